@@ -23,31 +23,16 @@ USER_DIR = Path(fairseq_entmax.__file__).resolve().parent
 COMMANDS = Path(sys.executable).parent
 SIZES = {"train": 600, "valid": 40, "test": 24}
 
+SIZE = {"layers": 2, "embed-dim": 32, "ffn-embed-dim": 32, "attention-heads": 4}
 SMALL_MODEL = [
-    "--encoder-layers=2",
-    "--decoder-layers=2",
-    "--encoder-embed-dim=32",
-    "--decoder-embed-dim=32",
-    "--encoder-ffn-embed-dim=32",
-    "--decoder-ffn-embed-dim=32",
-    "--encoder-attention-heads=4",
-    "--decoder-attention-heads=4",
+    *(f"--{side}-{name}={size}" for name, size in SIZE.items() for side in ("encoder", "decoder")),
     "--share-all-embeddings",
 ]
 TRAINING = [
-    "--criterion=label_smoothed_cross_entropy",
-    "--label-smoothing=0.1",
-    "--optimizer=adam",
-    "--lr=0.003",
-    "--lr-scheduler=inverse_sqrt",
-    "--warmup-updates=10",
-    "--max-tokens=1500",
-    "--update-epoch-batch-itr=True",
-    "--num-workers=0",
-    "--no-epoch-checkpoints",
-    "--log-format=json",
-    "--log-interval=5",
-    "--seed=3",
+    *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1", "--optimizer=adam"),
+    *("--lr=0.003", "--lr-scheduler=inverse_sqrt", "--warmup-updates=10", "--max-tokens=1500"),
+    *("--update-epoch-batch-itr=True", "--num-workers=0", "--no-epoch-checkpoints", "--seed=3"),
+    *("--log-format=json", "--log-interval=5"),
 ]
 
 GATED = [
@@ -104,18 +89,20 @@ def prepare(folder):
     run("fairseq-preprocess", *options, *prefixes, f"--destdir={folder}/bin")
 
 
+def training(data, save_dir, *options, arch="entmax_transformer"):
+    """The command line of a training."""
+    own = [f"--user-dir={USER_DIR}", f"--arch={arch}", f"--save-dir={save_dir}"]
+    return ["fairseq-train", data / "bin", *own, *SMALL_MODEL, *TRAINING, *options]
+
+
 def train(data, save_dir, *options, arch="entmax_transformer", check=True):
-    return run(
-        "fairseq-train",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--arch={arch}",
-        f"--save-dir={save_dir}",
-        *SMALL_MODEL,
-        *TRAINING,
-        *options,
-        check=check,
-    )
+    return run(*training(data, save_dir, *options, arch=arch), check=check)
+
+
+def start(words, **streams):
+    """Start a command in a process of its own, on the CPU."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([COMMANDS / words[0], *words[1:], "--cpu"], env=environment, **streams)
 
 
 def keep_log(result, folder):
@@ -137,17 +124,9 @@ def logged(result, kind):
 
 
 def generate(data, checkpoint, *options, check=True):
-    return run(
-        "fairseq-generate",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--path={checkpoint}",
-        "--beam=3",
-        "--max-len-b=30",
-        "--required-batch-size-multiple=1",
-        *options,
-        check=check,
-    )
+    own = [f"--user-dir={USER_DIR}", f"--path={checkpoint}", "--beam=3", "--max-len-b=30"]
+    own.append("--required-batch-size-multiple=1")
+    return run("fairseq-generate", data / "bin", *own, *options, check=check)
 
 
 def hypotheses(output):
@@ -169,13 +148,8 @@ def hydra_train(data, save_dir, *overrides, check=True):
 
 def killed_at(update, data, save_dir, *options):
     """Train, kill the process behind its checkpoint of an update, and go back to that checkpoint."""
-    command = [
-        *(COMMANDS / "fairseq-train", data / "bin", f"--user-dir={USER_DIR}"),
-        *("--arch=entmax_transformer", f"--save-dir={save_dir}", *SMALL_MODEL, *TRAINING),
-        *(*options, "--cpu"),
-    ]
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **silent)
+    process = start(training(data, save_dir, *options), **silent)
     deadline = time.monotonic() + 300
     while not list(save_dir.glob(f"checkpoint_*_{update}.pt")):
         assert process.poll() is None, "the training ended before it could be killed"
@@ -193,32 +167,14 @@ def weights(path):
 
 def train_in_two_processes(data, save_dir, *options):
     """Train in two processes that talk over gloo; their outputs."""
-    common = [
-        COMMANDS / "fairseq-train",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        "--arch=entmax_transformer",
-        f"--save-dir={save_dir}",
-        *SMALL_MODEL,
-        *TRAINING,
-        *options,
-        "--cpu",
-        "--distributed-world-size=2",
-        "--distributed-no-spawn",
+    common = training(
+        *(data, save_dir, *options, "--distributed-world-size=2", "--distributed-no-spawn"),
         "--distributed-backend=gloo",
         "--ddp-backend=legacy_ddp",  # fairseq's other one takes each process to have a GPU
         f"--distributed-init-method=file://{save_dir}.meet",
-    ]
-    workers = [
-        subprocess.Popen(
-            [*common, f"--distributed-rank={rank}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
+    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    workers = [start([*common, f"--distributed-rank={rank}"], **streams) for rank in range(2)]
     outputs = [worker.communicate(timeout=300)[0] for worker in workers]
     Path(f"{save_dir}.meet").unlink(missing_ok=True)
     assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]

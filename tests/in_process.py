@@ -29,23 +29,14 @@ COMMANDS = ("fairseq_cli.train", "fairseq_cli.generate")
 
 @dataclass
 class Training:
-    """What a training left.
+    """What a training left."""
 
-    Attributes:
-        losses: of each update, in bits.
-        before, after: the loss of the first batch in evaluation, before and after all updates.
-        first: the first batch.
-        start: the parameters before the first update, by name.
-        trainer: fairseq's.
-        path: the checkpoint that was written last.
-    """
-
-    path: Path
-    losses: list[float] = field(default_factory=list)
-    before: float = 0.0
+    path: Path  # of the checkpoint that was written last
+    losses: list[float] = field(default_factory=list)  # of each update, in bits
+    before: float = 0.0  # the loss of the first batch in evaluation, before and after all updates
     after: float = 0.0
-    first: Any = None
-    start: dict[str, Tensor] = field(default_factory=dict)
+    first: Any = None  # batch
+    start: dict[str, Tensor] = field(default_factory=dict)  # parameters before the first update
     trainer: Any = None
 
     @property
@@ -60,13 +51,7 @@ class Training:
 
 
 def train(folder: Path, save_dir: Path, given: Sequence[str]) -> Training:
-    """Train as ``fairseq-train`` does.
-
-    Args:
-        folder: of the data, as ``fairseq-preprocess`` wrote it.
-        save_dir: for checkpoints.
-        given: options.
-    """
+    """Train as ``fairseq-train`` does, on the data in a folder."""
     from fairseq_cli import train as command
 
     done = Training(save_dir / "checkpoint_last.pt")

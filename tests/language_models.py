@@ -7,11 +7,11 @@ from argparse import Namespace
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary, MonolingualDataset, TokenBlockDataset
+from fairseq.data import MonolingualDataset, TokenBlockDataset
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 
-import fairseq_entmax.models  # noqa: F401
+from tests.support import random_sentences, words
 
 TINY_LM: dict[str, Any] = {
     "decoder_layers": 2,
@@ -38,11 +38,8 @@ ADAPTIVE: dict[str, Any] = {
 @functools.cache
 def text_task() -> Any:
     """A task of language modelling over 20 words."""
-    dictionary = Dictionary()
-    for number in range(20):
-        dictionary.add_symbol(f"w{number}")
     config = LanguageModelingConfig(tokens_per_sample=64, add_bos_token=False)
-    return LanguageModelingTask(config, dictionary)
+    return LanguageModelingTask(config, words())
 
 
 def build_text_model(arch: str = "entmax_transformer_lm", seed: int = 1, **options: Any) -> Any:
@@ -58,21 +55,10 @@ def build_text_model(arch: str = "entmax_transformer_lm", seed: int = 1, **optio
 
 def text_batch(lengths: tuple[int, ...] = (9, 9, 6), seed: int = 0) -> Any:
     """Sentences as fairseq's data loader hands them to a language model, padded on the right."""
-    words = text_task().dictionary
-    generator = torch.Generator().manual_seed(seed)
-    sentences = []
-    for length in lengths:
-        tokens = torch.randint(words.nspecial, len(words), (length,), generator=generator)
-        tokens[-1] = words.eos()
-        sentences.append(tokens)
-    blocks = TokenBlockDataset(
-        sentences,
-        list(lengths),
-        64,
-        words.pad(),
-        words.eos(),
-        break_mode="eos",
-        include_targets=True,
-    )
-    data = MonolingualDataset(blocks, blocks.sizes, words, targets=["future"], shuffle=False)
+    dictionary = text_task().dictionary
+    sentences = random_sentences(lengths, seed)
+    ends = (64, dictionary.pad(), dictionary.eos())
+    how = {"break_mode": "eos", "include_targets": True}
+    blocks = TokenBlockDataset(sentences, list(lengths), *ends, **how)
+    data = MonolingualDataset(blocks, blocks.sizes, dictionary, targets=["future"], shuffle=False)
     return data.collater([data[number] for number in range(len(sentences))])

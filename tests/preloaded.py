@@ -21,6 +21,7 @@ import importlib.metadata
 import json
 import logging
 import os
+import runpy
 import select
 import signal
 import socket
@@ -40,6 +41,12 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
     *("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess"),
     *("fairseq-score", "fairseq-hydra-train", "fairseq-eval-lm", "fairseq-entmax"),
+)
+# And programs of examples/tools that import torch
+PYTHON = "python3"
+OF_TORCH = (
+    "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
+    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*claims_record.py*"
 )
 START = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request
@@ -65,16 +72,16 @@ def server_environment() -> dict[str, str]:
 
 @functools.cache
 def folder_of_server() -> Path:
-    """The folder of this process's server, which is started when it is first asked for.
-
-    There are its socket, and scripts of `COMMANDS` that ask it.
-    """
+    """The folder of this process's server, with its socket and scripts of `COMMANDS` that ask it."""
     folder = tempfile.TemporaryDirectory(prefix="preloaded-")
     place = Path(folder.name) / "socket"
-    for name in COMMANDS:
+    for name in (*COMMANDS, PYTHON):
         script = Path(folder.name) / name
         client = f"{preloaded_client.__file__!r} {str(place)!r} {name!r}"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable!r} -I -S {client} "$@"\n')
+        call = f'exec {sys.executable!r} -I -S {client} "$@"'
+        if name == PYTHON:
+            call = f'case "$*" in {OF_TORCH}) {call} ;; *) exec {sys.executable!r} "$@" ;; esac'
+        script.write_text(f"#!/bin/sh\n{call}\n")
         script.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded", str(place)],
@@ -137,11 +144,7 @@ def serve(place: str) -> None:
 
 
 def _preload() -> list[dict[str, Any]]:
-    """Import fairseq; return the calls by which it would have set up logging.
-
-    Some of its modules call ``logging.basicConfig`` when they are imported, of which the first
-    call counts. The commands that train come before them with their own; the others do not.
-    """
+    """Import fairseq; return the calls by which it would have set up logging, when imported."""
     calls: list[dict[str, Any]] = []
     with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
         import fairseq  # noqa: F401
@@ -196,10 +199,15 @@ def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict
     script = Path(sys.executable).parent / request["name"]
     sys.argv = [str(script), *request["arguments"]]
     sys.path[0] = str(script.parent)
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])
     set_up_logging = _SetUpLogging(logging_calls)
     sys.meta_path.insert(0, set_up_logging)  # type: ignore[arg-type]
     try:
+        if request["name"] == PYTHON:
+            sys.argv = request["arguments"]
+            sys.path[0] = str(Path(sys.argv[0]).parent)
+            runpy.run_path(sys.argv[0], run_name="__main__")
+            return 0
+        (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])
         main = entry.load()
         if entry.module.startswith("fairseq_cli."):  # it has imported fairseq
             set_up_logging.find_spec()

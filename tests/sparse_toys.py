@@ -24,9 +24,9 @@ NUM_WORDS = 44
 
 
 @functools.cache
-def toy_dictionary(size: int = NUM_WORDS) -> Dictionary:
+def toy_dictionary() -> Dictionary:
     dictionary = Dictionary()
-    for number in range(size - dictionary.nspecial):
+    for number in range(NUM_WORDS - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
     return dictionary
 
@@ -42,10 +42,8 @@ def next_probs(
 ) -> dict[int, float]:
     """Probabilities above zero of the next word.
 
-    Args:
-        longest: after so many words there is the end alone.
-        ending: how often the end is possible before.
-        fewest: words that are possible. With one in each of two models, their mean has ties.
+    After the ``longest`` words there is the end alone, and before with a chance of ``ending``. With
+    one word at the fewest in each of two models, their mean has ties.
     """
     if len(words) >= longest:
         return {EOS: 1.0}
@@ -70,16 +68,16 @@ class ToyEncoder(FairseqEncoder):
 
 
 class ToyDecoder(FairseqDecoder):
-    def __init__(self, dictionary, table):
-        super().__init__(dictionary)
-        self.table, self.size = table, len(dictionary)
+    def __init__(self, table):
+        super().__init__(toy_dictionary())
+        self.table = table
 
     def forward(self, prev_output_tokens, encoder_out=None, **_):
         rows = []
         sources = encoder_out["src_tokens"][0] if encoder_out else [None] * len(prev_output_tokens)
         for tokens, source in zip(prev_output_tokens.tolist(), sources, strict=True):
             words = () if source is None else tuple(source[source != PAD].tolist())
-            row = [-math.inf] * self.size
+            row = [-math.inf] * NUM_WORDS
             for word, prob in self.table(words, tuple(tokens[1:])).items():
                 row[word] = math.log(prob)
             rows.append(row)
@@ -96,15 +94,14 @@ class ToyDecoder(FairseqDecoder):
 class Toy(BaseFairseqModel):
     """An encoder-decoder model; `dense` adds a little of everything, so that nothing is zero."""
 
-    def __init__(self, seed, longest=99, ending=0.4, size=NUM_WORDS, dense=False, fewest=1):
+    def __init__(self, seed, longest=99, ending=0.4, dense=False, fewest=1):
         super().__init__()
 
         def table(source, words):
             return next_probs(seed, source, words, longest, ending, fewest)
 
         self.table, self.dense = table, dense
-        self.encoder = ToyEncoder(toy_dictionary(size))
-        self.decoder = ToyDecoder(toy_dictionary(size), table)
+        self.encoder, self.decoder = ToyEncoder(toy_dictionary()), ToyDecoder(table)
 
     def max_decoder_positions(self):
         return 100
@@ -119,14 +116,10 @@ class Toy(BaseFairseqModel):
 
 
 class ToyLanguageModel(nn.Module):
-    def __init__(self, seed, size=NUM_WORDS):
+    def __init__(self, seed):
         super().__init__()
-
-        def table(source, words):
-            return language_model_probs(seed, words)
-
-        self.table = table
-        self.decoder = ToyDecoder(toy_dictionary(size), table)
+        self.table = lambda source, words: language_model_probs(seed, words)
+        self.decoder = ToyDecoder(self.table)
 
     def forward(self, tokens):
         return self.decoder(tokens)
@@ -148,7 +141,7 @@ def toy_batch(sources: Sequence[Sequence[int]], ids: Sequence[int] | None = None
     longest = max(map(len, sources)) + 1
     rows = [[PAD] * (longest - len(source) - 1) + [*source, EOS] for source in sources]
     return {
-        "id": torch.tensor(list(ids) if ids is not None else list(range(len(sources)))),
+        "id": torch.tensor(ids or list(range(len(sources)))),
         "net_input": {
             "src_tokens": torch.tensor(rows),
             "src_lengths": torch.tensor([len(source) + 1 for source in sources]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,29 +36,26 @@ TINY: dict[str, Any] = {
 }
 
 
-@functools.cache
-def tiny_task() -> Any:
-    """A translation task over 20 words."""
-    dictionary = Dictionary()
-    for number in range(20):
-        dictionary.add_symbol(f"w{number}")
-    config = TranslationConfig(source_lang="a", target_lang="b")
-    return tasks.translation.TranslationTask(config, dictionary, dictionary)
-
-
 MARKERS = 3
 
 
-@functools.cache
-def marked_task() -> Any:
-    """The same with markers for words that the dictionary lacks."""
+def words(markers: int = 0) -> Dictionary:
     dictionary = Dictionary()
-    for number in range(20):
-        dictionary.add_symbol(f"w{number}")
-    for number in range(MARKERS):
-        dictionary.add_symbol(f"<unk-{number}>")
+    for name in [f"w{number}" for number in range(20)] + [f"<unk-{n}>" for n in range(markers)]:
+        dictionary.add_symbol(name)
+    return dictionary
+
+
+@functools.cache
+def tiny_task(markers: int = 0) -> Any:
+    """A translation task over 20 words, and over so many markers for words that it lacks."""
+    dictionary = words(markers)
     config = TranslationConfig(source_lang="a", target_lang="b")
     return tasks.translation.TranslationTask(config, dictionary, dictionary)
+
+
+def marked_task() -> Any:
+    return tiny_task(MARKERS)
 
 
 def build_model(
@@ -79,15 +77,15 @@ def spread_scores(model: Any, factor: float = 4.0) -> Any:
     return model
 
 
-def random_sentences(lengths: list[int], seed: int = 0) -> list[torch.Tensor]:
+def random_sentences(lengths: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
     """Sentences of words and an end-of-sentence symbol, of the lengths given."""
     generator = torch.Generator().manual_seed(seed)
     dictionary = tiny_task().source_dictionary
     sentences = []
     for length in lengths:
-        words = torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator)
-        words[-1] = dictionary.eos()
-        sentences.append(words)
+        tokens = torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator)
+        tokens[-1] = dictionary.eos()
+        sentences.append(tokens)
     return sentences
 
 
@@ -128,9 +126,7 @@ def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
 
 def classification_task(num_classes: int = 3, **options: Any) -> Any:
     """A task of classes of texts over the words of :func:`tiny_task`."""
-    words, labels = Dictionary(), Dictionary()
-    for number in range(20):
-        words.add_symbol(f"w{number}")
+    labels = Dictionary()
     for number in range(num_classes):
         labels.add_symbol(f"class{number}")
     config = {
@@ -139,7 +135,7 @@ def classification_task(num_classes: int = 3, **options: Any) -> Any:
         "classification_head_name": "sentence_classification_head",
     }
     config = SentencePredictionConfig(**{**config, **options})
-    return SentencePredictionTask(config, words, labels)
+    return SentencePredictionTask(config, words(), labels)
 
 
 def build_classifier(seed: int = 1, task: Any = None, **options: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from fairseq_entmax import compat
-from tests.commands import ROOT
+from tests.commands import ROOT, as_command
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
 import sys, threading, torch
@@ -70,11 +70,9 @@ def test_processes_that_load_batches_are_ended_without_a_word(tmp_path):
 
 @pytest.mark.parametrize(("rank", "waits"), [("0", []), ("1", [compat.TIME_OF_FIRST])])
 def test_of_several_processes_the_first_says_it(rank, waits, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/fairseq-train"])
+    as_command(monkeypatch)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr("threading.active_count", lambda: 1)
-    monkeypatch.setattr("multiprocessing.active_children", list)
     waited = []
     monkeypatch.setattr("time.sleep", waited.append)
     with pytest.raises(SystemExit) as stop:
@@ -84,22 +82,15 @@ def test_of_several_processes_the_first_says_it(rank, waits, monkeypatch, capsys
     assert capsys.readouterr().err == "fairseq-train: error: no\n"
 
 
-@pytest.mark.parametrize(
-    ("script", "command"),
-    [
+def test_fairseqs_commands_are_known_by_their_script_and_elsewhere_the_caller_raises(monkeypatch):
+    for script, command in (
         ("/somewhere/bin/fairseq-eval-lm", "fairseq-eval-lm"),
         ("/somewhere/fairseq_cli/eval_lm.py", "fairseq-eval-lm"),
-        ("/somewhere/bin/pytest", ""),
         ("-c", ""),
-    ],
-)
-def test_fairseqs_commands_are_known_by_their_script(script, command, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [script])
-    assert compat.running_command() == command
-
-
-def test_outside_of_a_command_the_caller_raises(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["pytest"])
+        ("/somewhere/bin/pytest", ""),
+    ):
+        monkeypatch.setattr(sys, "argv", [script])
+        assert compat.running_command() == command
     assert compat.stop_command(ValueError("no")) is None
 
 

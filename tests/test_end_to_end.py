@@ -19,7 +19,7 @@ from tests.commands import (
     logged,
     run,
     train,
-    train_in_two_processes,
+    training,
     weights,
 )
 
@@ -44,11 +44,6 @@ def board_values(folder):
 
 def lines(folder, name="alpha"):
     return read_record(folder / f"{name}.jsonl", name)
-
-
-def numbers(values):
-    """All numbers of one line of a record."""
-    return [value for layers in values.values() for heads in layers.values() for value in heads]
 
 
 def test_training_lowers_the_loss_and_shows_alpha_in_its_log_and_in_tensorboard(trained):
@@ -136,14 +131,19 @@ def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
     assert results[0] == results[1]
 
 
-def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(data, tmp_path):
-    train(data, tmp_path / "stock", "--max-update=6", arch="transformer")
-    start = f"--restore-file={tmp_path / 'stock' / 'checkpoint_last.pt'}"
-    result = train(data, tmp_path / "own", start, "--max-update=8", "--alpha-init=1.2")
-    assert "has no value for 6 learned parameters" in result.stdout + result.stderr
-    first = lines(tmp_path / "own")[0]
-    assert first["alpha"]["encoder-self"]["0"] == [1.2] * 4
-    assert first["update"] == 6  # the updates of the stock training count on
+def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without(data, tmp_path):
+    without, beside = (tmp_path / name / "checkpoint_last.pt" for name in ("without", "beside"))
+    options = ["--max-tokens=400", "--store-ema", "--ema-decay=0.9"]
+    words = training(data, without.parent, *options, "--max-update=6", arch="transformer")
+    run(*(word for word in words if word != f"--user-dir={USER_DIR}"))
+    for updates in (3, 6):
+        train(data, beside.parent, *options, f"--max-update={updates}", arch="transformer")
+    expected, found = (torch.load(path) for path in (without, beside))
+    for place in (lambda state: state["model"], lambda state: state["extra_state"]["ema"]):
+        values = place(found)
+        assert all(torch.equal(values[name], value) for name, value in place(expected).items())
+    moments, others = (state["last_optimizer_state"]["state"] for state in (found, expected))
+    assert all(torch.equal(moments[n]["exp_avg"], others[n]["exp_avg"]) for n in others)
 
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
@@ -161,23 +161,10 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     assert model.output_alpha == 1.7
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--attn-mapping=hardmax"], "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
-        (
-            ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"],
-            "needs a model with head gates: add --head-gates",
-        ),
-        (
-            ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=-1"],
-            "--l0-weight must be from 0 to 1000, not -1",
-        ),
-    ],
-)
-def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path, options, message):
-    result = train(data, tmp_path / "never", *options, check=False)
+def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path):
+    result = train(data, tmp_path / "never", "--attn-mapping=hardmax", check=False)
     assert result.returncode == 2
+    message = "unknown mapping 'hardmax'; allowed: softmax, sparsemax"
     assert message in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.pt"))
@@ -195,20 +182,11 @@ STRUCTURED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def structured(data, tmp_path_factory):
-    """A model that two processes trained, and ``small.pt``, the same without three of its heads."""
-    folder = tmp_path_factory.mktemp("structured")
-    train_in_two_processes(
-        data, folder / "run", *STRUCTURED, "--max-update=12", "--alpha-log-interval=4"
-    )
-    checkpoint, gone = folder / "run" / "checkpoint_last.pt", "encoder-self:0.0,0.3;cross:1.2"
-    small = folder / "small.pt"
-    run("fairseq-entmax", "prune", checkpoint, "--heads", gone, "--output", small)
-    return folder
-
-
-def test_every_strength_moves_and_is_recorded_with_null_where_there_is_none(structured):
+def test_structured_models_learn_every_strength_and_translate_with_and_without_some_heads(
+    data, tmp_path
+):
+    train(data, tmp_path, *STRUCTURED, "--max-update=8", "--alpha-log-interval=4")
+    checkpoint, small = tmp_path / "checkpoint_last.pt", tmp_path / "small.pt"
     for name, attention, layer, missing in (
         ("alpha", "encoder-self", "1", [False, False, True, False]),
         ("tv", "encoder-self", "0", [False, True, True, False]),
@@ -217,21 +195,18 @@ def test_every_strength_moves_and_is_recorded_with_null_where_there_is_none(stru
         ("p", "cross", "1", [False] * 4),
         ("p", "encoder-self", "0", [True, True, False, True]),
     ):
-        records = lines(structured / "run", name)
-        assert [record["update"] for record in records] == [0, 4, 8, 12]
+        records = lines(tmp_path, name)
+        assert [record["update"] for record in records] == [0, 4, 8]
         first, last = (record[name][attention][layer] for record in (records[0], records[-1]))
         assert [value is None for value in last] == missing
         assert first != last
-    rows = run("fairseq-entmax", "alpha", "--json", structured / "run" / "checkpoint_last.pt")
-    row = next(row for row in json.loads(rows.stdout) if row["attention"] == "encoder-self")
-    assert row["mapping"] == APART
-    assert row["tv"][1:3] == [None, None]
-    expected = lines(structured / "run", "tv")[-1]["tv"]["encoder-self"]["0"][0]
-    assert row["tv"][0] == pytest.approx(expected, abs=1e-5)
-
-
-def test_structured_models_translate_with_all_heads_and_without_some(data, structured):
-    for path in (structured / "run" / "checkpoint_last.pt", structured / "small.pt"):
+    (row, *_) = json.loads(run("fairseq-entmax", "alpha", "--json", checkpoint).stdout)
+    assert (row["attention"], row["mapping"]) == ("encoder-self", APART)
+    expected = lines(tmp_path, "tv")[-1]["tv"]["encoder-self"]["0"]
+    assert row["tv"] == [value and pytest.approx(value, abs=1e-5) for value in expected]
+    gone = "encoder-self:0.0,0.3;cross:1.2"
+    run("fairseq-entmax", "prune", checkpoint, "--heads", gone, "--output", small)
+    for path in (checkpoint, small):
         assert len(hypotheses(generate(data, path).stdout)) == SIZES["test"]
-    settings = torch.load(structured / "small.pt")["cfg"]["model"]
+    settings = torch.load(small)["cfg"]["model"]
     assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({APART})"

@@ -11,7 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
-from tests.sparse_toys import EOS, NUM_WORDS, Toy, toy_batch, toy_dictionary
+from tests.sparse_toys import EOS, Toy, toy_batch, toy_dictionary
 
 A, B, C, D = 4, 5, 6, 7
 # Three sequences: A, A B and C, each with its end, of probability 0.3, 0.3 and 0.4
@@ -29,15 +29,15 @@ def task():
     return TranslationTask(config, toy_dictionary(), toy_dictionary())
 
 
-def told(table, size=NUM_WORDS):
+def told(table):
     """A toy that says what a table says, whatever the source."""
-    toy = Toy(0, size=size)
+    toy = Toy(0)
     # fairseq asks for what follows impossible words too
     toy.decoder.table = lambda source, words: table.get(words, {D: 1.0})
     return toy
 
 
-def make_generator(model, task=task, **options):
+def make_generator(model, **options):
     return task().build_generator([model], Namespace(**{"beam": 5, "max_len_b": 8, **options}))
 
 
@@ -66,18 +66,15 @@ def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
     )
 
 
-@pytest.mark.parametrize(("beam", "is_exact"), [(1, False), (2, False), (3, True), (5, True)])
-def test_a_search_is_exact_where_the_beam_holds_every_sequence(beam, is_exact):
-    (best,) = find(told(THREE), beam=beam)
-    assert len(best) == min(beam, 3)
-    assert {hypothesis["exact_search"] for hypothesis in best} == {is_exact}
-
-
-@pytest.mark.parametrize(("max_len", "is_exact"), [(1, False), (2, True)])
-def test_a_search_is_not_exact_where_the_greatest_length_cuts_something_off(max_len, is_exact):
-    (best,) = find(told(THREE), beam=3, max_len_b=max_len)
-    assert {hypothesis["exact_search"] for hypothesis in best} == {is_exact}
-    assert len(best) == (3 if is_exact else 2)
+@pytest.mark.parametrize(
+    ("beam", "max_len", "number", "is_exact"),
+    [(1, 8, 1, False), (2, 8, 2, False), (3, 8, 3, True), (5, 8, 3, True), (3, 1, 2, False)],
+)
+def test_a_search_is_exact_where_neither_the_beam_nor_the_length_cuts_a_sequence_off(
+    beam, max_len, number, is_exact
+):
+    (best,) = find(told(THREE), beam=beam, max_len_b=max_len)
+    assert [hypothesis["exact_search"] for hypothesis in best] == [is_exact] * number
     assert not any(hypothesis["unfinished"] for hypothesis in best)
 
 
@@ -122,12 +119,9 @@ def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     )
     assert [hypothesis["impossible_prefix"] for hypothesis in best] == [1, 1]
     assert best[0]["exact_search"]
-
-
-@pytest.mark.parametrize("prefix", [[EOS], [B, EOS]])
-def test_a_prefix_with_its_end_is_one_hypothesis(prefix):
-    (best,) = find(told(THREE), prefix=[prefix], beam=4)
-    assert words_of(best) == [prefix[:-1]]
+    for prefix in ([EOS], [B, EOS]):  # with its end, it is one hypothesis
+        (best,) = find(told(THREE), prefix=[prefix], beam=4)
+        assert words_of(best) == [prefix[:-1]]
 
 
 @pytest.mark.parametrize(
@@ -145,23 +139,6 @@ def test_sentences_of_a_batch_do_not_disturb_each_other(options):
         assert words_of(alone) == words_of(hypotheses)
         scores = [[each["score"].item() for each in best] for best in (alone, hypotheses)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-
-
-def test_a_language_model_of_weight_zero_says_nothing():
-    class Silent(torch.nn.Module):
-        def forward(self, tokens):
-            return (tokens,)
-
-        def get_normalized_probs(self, net_output, log_probs, sample=None):
-            size = (*net_output[0].shape, NUM_WORDS)
-            return torch.full(size, -math.inf)
-
-    model = told(THREE)
-    arguments = Namespace(beam=3, max_len_b=8)
-    extra = {"lm_model": Silent(), "lm_weight": 0.0}
-    generator = task().build_generator([model], arguments, extra_gen_cls_kwargs=extra)
-    (best,) = task().inference_step(generator, [model], toy_batch([[A]]))
-    assert words_of(best) == words_of(find(model, beam=3)[0])
 
 
 def test_alignments_are_made_of_the_hypotheses_that_there_are():
@@ -189,31 +166,24 @@ def test_generators_and_blocks_count_exact_searches():
     assert wide.search_counts == SearchCounts(sentences=3, exact=3, sparse=3)
 
 
-def test_a_command_logs_at_its_end_how_many_searches_were_exact(caplog):
+def test_a_command_says_at_its_end_what_was_exact_cut_off_and_impossible(caplog):
     def main():
         find(told(THREE), [[A], [B]], beam=3)
         find(told(THREE), [[A]], beam=1)
         return "what it returns"
 
     with caplog.at_level(logging.INFO):
+        reporting(lambda: find(Toy(0, dense=True), [[A], [B]]))
+        assert caplog.messages == []  # of models without zeros
         assert reporting(main) == "what it returns"
-    assert caplog.messages == [
-        "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "
-        "probability"
-    ]
-
-
-def test_a_command_says_once_what_was_cut_off_and_what_was_impossible(caplog):
-    with caplog.at_level(logging.INFO):
+        assert caplog.messages == [
+            "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "
+            "probability"
+        ]
         reporting(lambda: find(told(ENDLESS), [[A], [B]], max_len_b=3))
         reporting(lambda: find(told({**THREE, (B,): {EOS: 1.0}}), prefix=[[B]]))
-    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert len(warnings) == 2
-    assert warnings[0].startswith("2 of 2 sentences have no hypothesis of non-zero probability")
-    assert "probability zero in 1 of 1 sentences" in warnings[1]
-
-
-def test_a_command_says_nothing_of_models_without_zeros(caplog):
-    with caplog.at_level(logging.INFO):
-        reporting(lambda: find(Toy(0, dense=True), [[A], [B]]))
-    assert caplog.messages == []
+    cut_off, impossible = (
+        each.getMessage() for each in caplog.records if each.levelname == "WARNING"
+    )
+    assert cut_off.startswith("2 of 2 sentences have no hypothesis of non-zero probability")
+    assert "probability zero in 1 of 1 sentences" in impossible

@@ -113,46 +113,31 @@ class Drawn:
             limit = max(map(len, sources)) + 1
         extra = {} if lm is None else {"lm_model": lm, "lm_weight": weight}
         only = {"prefix_allowed_tokens_fn": allowed_words}
-        generator = task().build_generator(
-            self.models,
-            Namespace(**self.options),
-            extra_gen_cls_kwargs=extra,
-            **(only if self.strategy == "allowed_words" else {}),
+        own = only if self.strategy == "allowed_words" else {}
+        self.generator = task().build_generator(
+            self.models, Namespace(**self.options), extra_gen_cls_kwargs=extra, **own
         )
-        self.generator = generator
-        self.call = {
-            "sample": batch,
-            "prefix_tokens": torch.tensor(
-                [[*words, *[PAD] * (widest - len(words))] for words in prefix]
-            )
-            if widest
-            else None,
-            "constraints": pack_constraints(
-                [[torch.tensor([word]) for word in words] for words in constraints]
-            )
-            if is_lexical
-            else None,
-        }
+        self.call = {"sample": batch}
+        if widest:
+            rows = [[*words, *[PAD] * (widest - len(words))] for words in prefix]
+            self.call["prefix_tokens"] = torch.tensor(rows)
+        if is_lexical:
+            given = [[torch.tensor([word]) for word in words] for words in constraints]
+            self.call["constraints"] = pack_constraints(given)
+        names = ("temperature", "unkpen", "min_len", "no_repeat_ngram_size", "coverage_penalty")
+        common = {name: self.options[name] for name in names if name in self.options}
+        common |= {"max_len": limit, "prefix_steps": widest, "lm_weight": weight}
+        common |= {"language_model": lm and lm.table, "in_order": self.strategy == "ordered"}
+        common["match_source_len"] = self.strategy == "match_source_len"
+        if self.strategy == "allowed_words":
+            common["only"] = lambda words: allowed_words(0, (0, *words))
         self.toys = [
             Toys(
                 [model.table for model in models],
                 (*source, EOS),
-                language_model=lm and lm.table,
-                lm_weight=weight,
-                temperature=self.options["temperature"],
-                unkpen=self.options["unkpen"],
-                min_len=self.options["min_len"],
-                max_len=limit,
                 prefix=tuple(prefix[place]) if prefix else (),
-                prefix_steps=widest,
-                match_source_len=self.strategy == "match_source_len",
-                no_repeat_ngram_size=self.options["no_repeat_ngram_size"],
-                coverage_penalty=self.options.get("coverage_penalty", 0.0),
                 constraints=tuple(constraints[place]) if is_lexical else (),
-                in_order=self.strategy == "ordered",
-                only=(lambda words: allowed_words(0, (0, *words)))
-                if self.strategy == "allowed_words"
-                else None,
+                **common,
             )
             for place, source in enumerate(sources)
         ]

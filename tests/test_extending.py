@@ -30,33 +30,25 @@ def write_example(folder, name):
 
 @pytest.fixture(scope="module")
 def scaled(data, tmp_path_factory):
-    """The mapping of the chapter, from a stock checkpoint through everything there is."""
+    """The mapping of the chapter, trained with gates from a stock checkpoint, and pruned."""
     folder = tmp_path_factory.mktemp("scaled")
-    user_dir = write_example(folder, "my_heads")
+    user_dir = f"--user-dir={write_example(folder, 'my_heads')}"
 
-    def train(name, arch, *options):
-        options = [f"--user-dir={user_dir}", f"--save-dir={folder / name}", *options]
-        return run(
-            "fairseq-train", data / "bin", f"--arch={arch}", *SMALL_MODEL, *TRAINING, *options
-        )
+    def train(save_dir, *options):
+        words = [user_dir, *SMALL_MODEL, *TRAINING, f"--save-dir={save_dir}", *options]
+        return run("fairseq-train", data / "bin", *words)
 
-    train("stock", "transformer", "--max-update=4")
+    stock = folder / "stock" / "checkpoint_best.pt"
+    train(stock.parent, "--arch=transformer", "--max-update=4")
     log = train(
-        "gated",
-        "entmax_transformer",
-        "--attn-mapping=scaled",
-        f"--finetune-from-model={folder / 'stock' / 'checkpoint_best.pt'}",
-        "--criterion=label_smoothed_cross_entropy_with_head_l0",
-        "--head-gates=encoder-self,cross",
-        "--target-heads=5",
-        "--max-update=12",
-        "--alpha-log-interval=4",
+        folder / "gated",
+        *("--arch=entmax_transformer", "--attn-mapping=scaled", f"--finetune-from-model={stock}"),
+        *("--criterion=label_smoothed_cross_entropy_with_head_l0", "--target-heads=5"),
+        *("--head-gates=encoder-self,cross", "--max-update=12", "--alpha-log-interval=4"),
     )
     gated, small = folder / "gated" / "checkpoint_best.pt", folder / "gated" / "small.pt"
-    run("fairseq-entmax", "prune", f"--user-dir={user_dir}", gated, "--output", small)
-    return SimpleNamespace(
-        folder=folder, user_dir=user_dir, train=train, log=log, gated=gated, small=small
-    )
+    run("fairseq-entmax", "prune", user_dir, gated, "--output", small)
+    return SimpleNamespace(user_dir=user_dir, stock=stock, log=log, gated=gated, small=small)
 
 
 def strengths(path):
@@ -65,52 +57,24 @@ def strengths(path):
 
 
 @pytest.mark.slow
-def test_a_strength_is_learned_logged_and_recorded_from_a_stock_start(scaled):
+def test_a_strength_is_learned_logged_recorded_and_tabled_from_a_stock_start(scaled):
     output = scaled.log.stdout + scaled.log.stderr
     assert "has no value for 6 learned parameters; they start as in a new model" in output
+    learned = strengths(scaled.gated)
+    assert all((value != 1).all() for value in learned.values())
+    mean = torch.cat([value for key, value in learned.items() if "encoder." in key]).mean().item()
     last = logged(scaled.log, "train")[-1]
-    values = {key: value for key, value in strengths(scaled.gated).items() if "encoder." in key}
-    assert float(last["train_strength_encoder_self_mean"]) == pytest.approx(
-        torch.cat(list(values.values())).mean().item(), abs=1e-3
-    )
-    record = read_record(scaled.folder / "gated" / "strength.jsonl", "strength")
+    assert float(last["train_strength_encoder_self_mean"]) == pytest.approx(mean, abs=1e-3)
+    record = read_record(scaled.gated.parent / "strength.jsonl", "strength")
     assert [line["update"] for line in record] == [0, 4, 8, 12]
     assert record[0]["strength"]["cross"]["1"] == [1.0] * 4
     assert record[-1]["strength"]["cross"]["1"] != [1.0] * 4
-    assert not (scaled.folder / "gated" / "alpha.jsonl").exists()
-    assert all((value != 1).all() for value in strengths(scaled.gated).values())
-
-
-@pytest.mark.slow
-def test_a_pruned_strength_leaves_with_its_head_and_the_translations_stay(data, scaled):
-    before, after = strengths(scaled.gated), strengths(scaled.small)
-    sizes = {key: value.numel() for key, value in after.items()}
-    assert sum(sizes[key] for key in sizes if "decoder.layers" in key and "self_attn" in key) == 8
-    assert sum(sizes.values()) == 5 + 8
-    for key, values in after.items():
-        assert set(values.tolist()) <= set(before[key].tolist())
-    outputs = [
-        run(
-            "fairseq-generate",
-            data / "bin",
-            f"--user-dir={scaled.user_dir}",
-            f"--path={path}",
-            "--beam=2",
-            "--max-len-b=20",
-        ).stdout
-        for path in (scaled.gated, scaled.small)
-    ]
-    assert hypotheses(outputs[0])
-    assert hypotheses(outputs[0]) == hypotheses(outputs[1])
-
-
-@pytest.mark.slow
-def test_strengths_are_tabled_by_their_name(scaled):
-    command = ["fairseq-entmax", "alpha", "--user-dir", scaled.user_dir, scaled.gated]
+    assert not (scaled.gated.parent / "alpha.jsonl").exists()
+    command = ["fairseq-entmax", "alpha", scaled.user_dir, scaled.gated]
     rows = json.loads(run(*command, "--json").stdout)
-    learned = strengths(scaled.gated)["decoder.layers.1.encoder_attn.mapping.log_strength"]
     (row,) = [row for row in rows if (row["attention"], row["layer"]) == ("cross", 1)]
-    assert row["strength"] == pytest.approx(learned.tolist(), rel=1e-6)
+    expected = learned["decoder.layers.1.encoder_attn.mapping.log_strength"].tolist()
+    assert row["strength"] == pytest.approx(expected, rel=1e-6)
     assert (row["mapping"], row["learned"], row["heads"]) == ("scaled", True, 4)
     table = run(*command).stdout
     assert "strength of each head" in table
@@ -118,33 +82,34 @@ def test_strengths_are_tabled_by_their_name(scaled):
 
 
 @pytest.mark.slow
-def test_a_strength_is_analysed_and_reported_by_its_name(data, scaled):
-    user_dir = f"--user-dir={scaled.user_dir}"
-    paths = f"--path={scaled.small}:{scaled.folder / 'stock' / 'checkpoint_best.pt'}"
-    folder = scaled.folder / "analysis"
-    output = f"--output={folder}"
-    device = "--cpu"
-    run("fairseq-entmax", "analyze", data / "bin", user_dir, paths, output, device)
-    analysis = json.loads((folder / "analysis.json").read_text())
-    model = analysis["models"][0]
-    expected = strengths(scaled.small)
-    heads = 0
+def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data, scaled, tmp_path):
+    before, after = strengths(scaled.gated), strengths(scaled.small)
+    assert sum(values.numel() for values in after.values()) == 5 + 8
+    for key, values in after.items():
+        assert set(values.tolist()) <= set(before[key].tolist())
+    outputs = [
+        run(
+            *("fairseq-generate", data / "bin", scaled.user_dir, f"--path={path}"),
+            *("--beam=2", "--max-len-b=20"),
+        ).stdout
+        for path in (scaled.gated, scaled.small)
+    ]
+    assert hypotheses(outputs[0])
+    assert hypotheses(outputs[0]) == hypotheses(outputs[1])
+    own = [scaled.user_dir, f"--path={scaled.small}:{scaled.stock}", f"--output={tmp_path}"]
+    run("fairseq-entmax", "analyze", data / "bin", *own, "--cpu")
+    model = json.loads((tmp_path / "analysis.json").read_text())["models"][0]
     for layer in model["attentions"]:
         side = "encoder" if layer["attention"] == "encoder-self" else "decoder"
         name = "encoder_attn" if layer["attention"] == "cross" else "self_attn"
+        found = [head["values"] for head in layer["heads"]]
         key = f"{side}.layers.{layer['layer']}.{name}.mapping.log_strength"
-        values = [head["values"] for head in layer["heads"]]
-        assert all(set(value) == {"strength"} for value in values)
-        if values:
-            assert [value["strength"] for value in values] == pytest.approx(
-                expected[key].tolist(), abs=1e-5
-            )
-        heads += len(values)
-    assert heads == 13
-    report = scaled.folder / "report.html"
-    run("fairseq-entmax", "report", folder / "analysis.json", "--output", report)
-    page = report.read_text(encoding="utf-8")
-    assert "strength" in page.lower()
+        expected = after.pop(key, torch.zeros(0)).tolist()
+        assert [value["strength"] for value in found] == pytest.approx(expected, abs=1e-5)
+        assert all(set(value) == {"strength"} for value in found)
+    assert not any(values.numel() for values in after.values())
+    run("fairseq-entmax", "report", tmp_path / "analysis.json", "--output", tmp_path / "page.html")
+    assert "strength" in (tmp_path / "page.html").read_text(encoding="utf-8").lower()
 
 
 # -- a measure ------------------------------------------------------------------------------
@@ -153,17 +118,17 @@ def test_a_strength_is_analysed_and_reported_by_its_name(data, scaled):
 @pytest.mark.slow
 def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_path):
     user_dir = write_example(tmp_path, "my_measures")
-    stock = scaled.folder / "stock" / "checkpoint_best.pt"
-    options = [f"--user-dir={user_dir}", f"--path={stock}", f"--output={tmp_path / 'analysis'}"]
+    options = [
+        f"--user-dir={user_dir}",
+        f"--path={scaled.stock}",
+        f"--output={tmp_path / 'analysis'}",
+    ]
     measures = "--measures=first_token,density"
     table = run("fairseq-entmax", "analyze", data / "bin", *options, measures, "--cpu").stdout
     assert "first-token" in table
     file = tmp_path / "analysis" / "analysis.json"
-    heads = [
-        head
-        for layer in json.loads(file.read_text())["models"][0]["attentions"]
-        for head in layer["heads"]
-    ]
+    layers = json.loads(file.read_text())["models"][0]["attentions"]
+    heads = [head for layer in layers for head in layer["heads"]]
     assert len(heads) == 24
     assert all(0 < head["first_token"] < 1 for head in heads)
     run("fairseq-entmax", "report", file, "--output", tmp_path / "report.html")
@@ -180,25 +145,12 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
     prefixes = [f"--{split}pref={data / split}.bpe.en" for split in ("train", "valid")]
     run("fairseq-preprocess", "--only-source", *prefixes, f"--destdir={tmp_path / 'bin'}")
     run(
-        "fairseq-train",
-        tmp_path / "bin",
-        "--task=language_modeling",
-        f"--user-dir={user_dir}",
-        "--arch=my_lm",
-        "--decoder-layers=2",
-        "--decoder-embed-dim=32",
-        "--decoder-ffn-embed-dim=32",
-        "--decoder-attention-heads=4",
-        "--criterion=cross_entropy_with_head_l0",
-        "--head-gates=decoder-self",
-        "--target-heads=3",
-        "--optimizer=adam",
-        "--lr=0.003",
-        "--tokens-per-sample=64",
-        "--max-tokens=512",
-        "--max-update=8",
-        "--num-workers=0",
-        f"--save-dir={tmp_path / 'lm'}",
+        *("fairseq-train", tmp_path / "bin", "--task=language_modeling", f"--user-dir={user_dir}"),
+        *("--arch=my_lm", "--decoder-layers=2", "--decoder-embed-dim=32"),
+        *("--decoder-ffn-embed-dim=32", "--decoder-attention-heads=4", "--optimizer=adam"),
+        *("--criterion=cross_entropy_with_head_l0", "--head-gates=decoder-self"),
+        *("--target-heads=3", "--lr=0.003", "--tokens-per-sample=64", "--max-tokens=512"),
+        *("--max-update=8", "--num-workers=0", f"--save-dir={tmp_path / 'lm'}"),
     )
     gated, small = tmp_path / "lm" / "checkpoint_last.pt", tmp_path / "small.pt"
     run("fairseq-entmax", "prune", f"--user-dir={user_dir}", gated, "--output", small)

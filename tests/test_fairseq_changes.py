@@ -1,8 +1,7 @@
 """What is changed in fairseq: for models of this package it helps, for others it is not there."""
 
-import ast
 import gc
-import subprocess
+import importlib
 import sys
 from functools import partial
 
@@ -28,10 +27,11 @@ from tests.training import make_trainer, save, train
 GATED = "--criterion=cross_entropy_with_head_l0"
 
 
-def test_the_updates_are_those_of_the_trainer_that_was_made_last_as_long_as_it_lives():
+def test_the_updates_are_those_of_the_last_trainer_of_a_model_of_ours_as_long_as_it_lives():
     first, model = make_trainer(build_model()), build_model()
     assert compat.trainer_num_updates() == 0
     train(first, 2)
+    train(make_trainer(build_model("transformer")), 3)
     assert compat.trainer_num_updates() == first.get_num_updates() == 2
     second = make_trainer(model)
     assert compat.trainer_num_updates() == 0
@@ -42,23 +42,15 @@ def test_the_updates_are_those_of_the_trainer_that_was_made_last_as_long_as_it_l
     assert compat.trainer_num_updates() is None
 
 
-def test_the_trainer_of_a_stock_model_is_not_followed():
-    ours, stock = make_trainer(build_model()), make_trainer(build_model("transformer"))
-    train(stock, 3)
-    assert compat.trainer_num_updates() == ours.get_num_updates() == 0
-
-
-@pytest.mark.parametrize("command", ["fairseq-hydra-train", "python"])
-def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
-    command, monkeypatch, capsys
-):
-    as_command(monkeypatch, command)
-    expected = SystemExit if command != "python" else ValueError
+def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(monkeypatch, capsys):
+    sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
     for model in (build_model(), build_model("transformer")):
-        with pytest.raises(expected):
+        with pytest.raises(ValueError, match=sentence):
             make_trainer(model, GATED, "--l0-weight=0.1")
-        sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
-        assert (sentence in capsys.readouterr().err) is (expected is SystemExit)
+    as_command(monkeypatch, "fairseq-hydra-train")
+    with pytest.raises(SystemExit):
+        make_trainer(model, GATED, "--l0-weight=0.1")
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("code", "expected"), [(2, SystemExit), (1, ProcessExitedException)])
@@ -72,9 +64,8 @@ def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
 
 
 def test_from_pretrained_says_which_folder_is_not_there(tmp_path):
-    folder = tmp_path / "absent"
-    with pytest.raises(FileNotFoundError, match=f"there is no folder {folder}: from_pretrained"):
-        EntmaxTransformerModel.from_pretrained(str(folder), "checkpoint_best.pt", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent: from_pretrained"):
+        EntmaxTransformerModel.from_pretrained(f"{tmp_path}/absent", "best.pt", str(tmp_path))
 
 
 @pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
@@ -85,7 +76,9 @@ def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_m
     train(stock, 2)
     model = build_model(head_gates="cross")
     grown = make_trainer(model, *precision)
+    load_state = FairseqOptimizer.load_state_dict
     grown.load_checkpoint(save(stock, tmp_path / "stock.pt"))
+    assert FairseqOptimizer.load_state_dict is load_state
     assert grown.get_num_updates() == 2
     state = grown.optimizer.optimizer.state
     moments = stock.optimizer.optimizer.state
@@ -105,42 +98,34 @@ def start_command(monkeypatch):
     return partial(as_command, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "sentence"),
-    [
-        (kernels.NATIVE, "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"),
-        ("fast", "FAIRSEQ_ENTMAX_KERNEL must be one of auto, torch, native, triton, not 'fast'"),
-    ],
-)
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
-    kernel, sentence, is_training, start_command, monkeypatch, capsys, tmp_path
+    is_training, start_command, monkeypatch, capsys, tmp_path
 ):
     # Where fairseq keeps the model of a training that breaks off
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
-    monkeypatch.setenv(kernels.VARIABLE, kernel)
+    monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
     monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
     start_command()
     with pytest.raises(SystemExit) as stop:
         train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
     assert stop.value.code == compat.STOPPED
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"fairseq-train: error: {sentence}")
+    sentence = "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"
+    assert capsys.readouterr().err.startswith(f"fairseq-train: error: {sentence}")
 
 
-@pytest.mark.parametrize("is_search", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [fairseq_changes._end_without_traceback, fairseq_changes.COMMANDS["fairseq_cli.generate"][1]],
+)
 def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
-    is_search, start_command, capsys
+    change, start_command, capsys
 ):
     def main(cfg):
         assert cfg == 3
         raise CannotBuild("the compiler cc failed")
 
     start_command()
-    change = fairseq_changes._end_without_traceback
-    if is_search:  # which is no call of main
-        name, change = fairseq_changes.COMMANDS["fairseq_cli.generate"]
-        assert name == "_main"
     with pytest.raises(SystemExit) as stop:
         change(main, 3)
     assert stop.value.code == compat.STOPPED
@@ -158,9 +143,8 @@ def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
     with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
         other.load_checkpoint(path)
     start_command()
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(SystemExit):
         other.load_checkpoint(path)
-    assert stop.value.code == compat.STOPPED
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"fairseq-train: error: {path} was trained with the criterion Cross")
     assert "and this training has CrossEntropyCriterion" in line
@@ -185,15 +169,6 @@ def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_pa
     other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
     (said,) = [line for line in caplog.messages if "lr-factor or" in line]
     assert "--reset-optimizer and another --save-dir" in said
-
-
-def test_fairseqs_optimizers_are_as_they_were_when_a_model_has_been_restored(tmp_path):
-    stock = FairseqOptimizer.load_state_dict
-    assert stock.__module__ == "fairseq.optim.fairseq_optimizer"
-    trainer = make_trainer(build_model())
-    train(trainer)
-    trainer.load_checkpoint(save(trainer, tmp_path / "some.pt"))
-    assert FairseqOptimizer.load_state_dict is stock
 
 
 def test_the_moving_average_of_a_stock_model_averages_what_it_does_in_stock_fairseq():
@@ -221,16 +196,12 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_text() == "the new one"
     assert sorted(tmp_path.iterdir()) == [new, last]
-
-
-def test_a_copy_to_a_link_is_written_where_that_leads(tmp_path):
-    new, elsewhere, last = (tmp_path / name for name in ("new.pt", "elsewhere.pt", "last.pt"))
-    new.write_text("the new one")
-    elsewhere.write_text("the old one")
-    last.symlink_to(elsewhere)
-    assert PathManager.copy(str(new), str(last), overwrite=True)
-    assert last.is_symlink()
-    assert elsewhere.read_text() == "the new one"
+    link = tmp_path / "link.pt"
+    link.symlink_to(last)
+    last.write_text("the old one")
+    assert PathManager.copy(str(new), str(link), overwrite=True)
+    assert link.is_symlink()
+    assert last.read_text() == "the new one"
 
 
 def test_installing_again_changes_nothing_more():
@@ -239,86 +210,16 @@ def test_installing_again_changes_nothing_more():
             *(Trainer.__init__, Trainer.load_checkpoint, EMA.__init__),
             *(checkpoint_utils.load_checkpoint_to_cpu, file_utils.load_archive_file),
             *(SequenceGenerator.generate, SequenceGeneratorWithAlignment.generate),
+            command.eval_lm,
             len(sys.meta_path),
         )
 
+    command = importlib.import_module("fairseq_cli.eval_lm")  # changed where it is there
+    fairseq_changes.install()
     before = changed()
     fairseq_changes.install()
     assert changed() == before
     assert all(hasattr(function, "_is_changed") for function in before[:-1])
-
-
-STOCK_BEFORE_AND_AFTER = """
-import hashlib, sys, torch
-from argparse import Namespace
-from fairseq import options
-from fairseq.data import Dictionary, LanguagePairDataset, ListDataset
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.logging import metrics
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.trainer import Trainer
-from torch.multiprocessing import ProcessExitedException
-
-if hasattr(torch.serialization, "add_safe_globals"):  # torch alone reads no such checkpoint
-    torch.serialization.add_safe_globals([Namespace])
-words = Dictionary()
-for number in range(20):
-    words.add_symbol(f"w{number}")
-sentences = [torch.tensor([5, 7, 9, 2]), torch.tensor([8, 6, 2])]
-pairs = ListDataset(sentences, [4, 3]), [4, 3], words
-pairs = LanguagePairDataset(*pairs, *pairs, shuffle=False)
-task = TranslationTask(TranslationConfig(source_lang="a", target_lang="b"), words, words)
-sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in (
-    "embed-dim=8", "ffn-embed-dim=8", "layers=2", "attention-heads=2")]
-path = sys.argv[1]
-
-
-def trainer():
-    args = options.parse_args_and_arch(options.get_training_parser(), [
-        "data", "--cpu", "--arch=transformer", "--task=translation", *sizes, "--store-ema",
-        "--criterion=label_smoothed_cross_entropy", "--optimizer=adam", "--max-tokens=99",
-    ])
-    cfg = convert_namespace_to_omegaconf(args)
-    return Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
-
-
-def digest():
-    torch.manual_seed(1)
-    metrics.reset()
-    batch = [pairs.collater([pairs[0], pairs[1]])]
-    first = trainer()
-    losses = [first.train_step(batch)["loss"] for _ in range(2)]
-    first.consolidate_optimizer()
-    iterator = {"epoch": 1, "version": 2, "iterations_in_epoch": 1}
-    first.save_checkpoint(path, {"train_iterator": iterator})
-    second = trainer()
-    second.load_checkpoint(path)
-    losses += [second.train_step(batch)["loss"], second.valid_step(batch[0])["loss"]]
-    values = [*second.get_model().state_dict().values(), *second.ema.model.state_dict().values()]
-    values += [state["exp_avg"] for state in second.optimizer.optimizer.state.values()]
-    total = hashlib.sha256(b"".join(value.numpy().tobytes() for value in values)).hexdigest()
-    return losses, len(values), total
-
-
-without = digest()
-import fairseq_entmax.models
-print((without, digest()))
-"""
-
-
-def test_a_stock_model_trains_in_the_same_process_as_it_does_without_this_package(tmp_path):
-    result = subprocess.run(
-        [sys.executable, "-c", STOCK_BEFORE_AND_AFTER, str(tmp_path / "stock.pt")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    without, beside = ast.literal_eval(result.stdout.splitlines()[-1])
-    assert beside == without
-    losses, number, _ = without
-    assert len(set(losses)) == 4
-    assert number > 200
 
 
 def test_sentences_one_by_one_are_data_whatever_numpy_has(monkeypatch):

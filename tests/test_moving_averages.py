@@ -21,7 +21,7 @@ def stock(tmp_path_factory):
     return save(trainer, tmp_path_factory.mktemp("stock") / "stock.pt")
 
 
-@pytest.mark.parametrize("precision", [[], ["--ema-fp32"]], ids=["plain", "fp32"])
+@pytest.mark.parametrize("precision", [[], ["--ema-fp32"]])
 def test_a_moving_average_starts_from_a_stock_checkpoint_and_goes_on(stock, precision, tmp_path):
     options = ["--store-ema", "--ema-decay=0.75", *precision]
     trainer = make_trainer(build_model(**OPTIONS, seed=2), *options)

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fairseq_entmax"
 
 
-def run_python(code, cwd):
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
-    )
+def run_python(code, cwd=ROOT):
+    result = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def test_the_version_is_said_in_one_place_and_in_the_changelog(capsys):
@@ -58,17 +58,14 @@ for need in (
 options = ["data", "--path", "x", "--output", "y"]
 assert main(["analyze", *options]) == main(["ablate", *options]) == 1
 """
-    result = run_python(code, ROOT)
-    assert result.returncode == 0, result.stderr
+    result = run_python(code)
     assert result.stdout.count("pip install 'fairseq-entmax[fairseq]'") == 2
     assert result.stderr.count("pip install 'fairseq-entmax[fairseq]'") == 2
 
 
-def run_and_read(code, cwd=ROOT):
+def run_and_read(code):
     """The value of the last line that the code prints."""
-    result = run_python(code, cwd)
-    assert result.returncode == 0, result.stderr
-    return ast.literal_eval(result.stdout.splitlines()[-1])
+    return ast.literal_eval(run_python(code).stdout.splitlines()[-1])
 
 
 def test_user_dir_registers_and_imports_none_of_the_tools_and_nothing_beside_fairseq():
@@ -99,11 +96,8 @@ CALLS = [
     (["user-dir"], 0, "fairseq_entmax"),
     (["--help"], 0, "user-dir"),
     (["analyze", "--help"], 0, "--help-all"),
-    (["report", "--help"], 0, "--figures"),
-    ([], 2, "COMMAND"),
     (["nonsense"], 2, "nonsense"),
     (["alpha", "absent.pt"], 1, "there is no checkpoint absent.pt"),
-    (["prune", "absent.pt"], 1, "give --output FILE"),
     (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
     (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
 ]
@@ -134,10 +128,8 @@ def test_a_reader_that_ends_before_the_output_does_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
     code = "import sys; from fairseq_entmax.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "user-dir"],
-        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-c", code, "user-dir"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode in (0, 141)
@@ -149,15 +141,9 @@ def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
     shutil.copytree(PACKAGE, source / PACKAGE.name, ignore=leave_out)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    build = subprocess.run(
-        [
-            *[sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"],
-            *["--quiet", "--disable-pip-version-check", "-w", str(tmp_path), str(source)],
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet"]
+    command += ["--disable-pip-version-check", "-w", tmp_path, source]
+    build = subprocess.run(command, capture_output=True, text=True)
     assert build.returncode == 0, build.stderr
     (wheel,) = tmp_path.glob("fairseq_entmax-*.whl")
     site = tmp_path / "site"
@@ -182,5 +168,4 @@ assert "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY
 from fairseq_entmax.analysis import document
 assert document.schema()["title"]
 """
-    result = run_python(code, tmp_path)
-    assert result.returncode == 0, result.stderr
+    run_python(code, tmp_path)

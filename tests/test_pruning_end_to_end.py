@@ -1,14 +1,12 @@
 """Gates, budgets and pruning through fairseq's own commands, on a slice of the corpus."""
 
 import re
-import shlex
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_entmax.models.saved import read_model
 from tests.commands import (
     BUDGET,
     GATED,
@@ -44,13 +42,6 @@ def shapes(path):
     return {name: value.shape for name, value in weights(path).items()}
 
 
-def same_translations(data, gated, small, *options):
-    before, after = (generate(data, path, *options).stdout for path in (gated, small))
-    assert hypotheses(after) == hypotheses(before)
-    assert scores(after) == pytest.approx(scores(before), abs=1e-4)
-    return hypotheses(before)
-
-
 def test_training_ends_with_exactly_the_budget_and_says_so(pruned):
     gated = pruned / "gated"
     found = decisions(gated / "checkpoint_best.pt")
@@ -71,8 +62,11 @@ def test_the_pruned_model_translates_like_the_gated_one(data, pruned):
     assert sum(int(total) for total, _ in counts) == BUDGET
     assert any("0" in layers.split(",") for _, layers in counts)
     options = ["--gen-subset=train", "--beam=2", "--max-len-b=20"]
-    gated = pruned / "gated" / "checkpoint_best.pt"
-    assert len(same_translations(data, gated, pruned / "small.pt", *options)) == SIZES["train"]
+    paths = (pruned / "gated" / "checkpoint_best.pt", pruned / "small.pt")
+    before, after = (generate(data, path, *options).stdout for path in paths)
+    assert hypotheses(after) == hypotheses(before)
+    assert len(hypotheses(after)) == SIZES["train"]
+    assert scores(after) == pytest.approx(scores(before), abs=1e-4)
 
 
 def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path):
@@ -143,66 +137,3 @@ def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, train
     for name in ("pruning_state.multipliers", "encoder.layers.0.self_attn.gate.weight"):
         ends = [weights(path)[name] for path in paths]
         torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
-
-
-# -- models that copy ----------------------------------------------------------------------------
-
-ARCH = "entmax_copy_transformer"
-COPY = ["--attn-mapping=softmax", "--copy-heads=2", "--copy-mapping=sparsemax"]
-GATED_COPY = [
-    "--criterion=copy_cross_entropy_with_head_l0",
-    "--copy-loss-weight=0.1",
-    "--head-gates=encoder-self,cross",
-    "--target-heads=encoder-self=3,cross=3",
-    "--max-update=24",
-]
-
-
-@pytest.fixture(scope="module")
-def copying(data, tmp_path_factory):
-    """A copy model trained to counts of heads, and what pruning made of that."""
-    folder = tmp_path_factory.mktemp("copy")
-    log = train(data, folder / "gated", *COPY, *GATED_COPY, arch=ARCH)
-    gated, small = folder / "gated" / "checkpoint_last.pt", folder / "small.pt"
-    printed = run("fairseq-entmax", "prune", gated, "--output", small, "--print-config").stdout
-    return SimpleNamespace(gated=gated, small=small, log=log, printed=shlex.split(printed))
-
-
-def test_a_copy_model_ends_with_the_counts_and_its_copy_head_and_generates_the_same(data, copying):
-    last = logged(copying.log, "valid")[-1]
-    assert float(last["valid_heads_open_encoder_self"]) == 3
-    assert float(last["valid_heads_open_cross"]) == 3
-    gate = "decoder.layers.1.encoder_attn.gate"
-    state = weights(copying.gated)
-    assert state[f"{gate}.decision"][2] == 1
-    # No penalty has pushed the gate of the copy head, and no loss has pulled it
-    moved = (state[f"{gate}.weight"] - state[f"{gate}.weight"][2]).abs()
-    assert moved[[0, 1, 3]].min() > 1e-4
-    same_translations(data, copying.gated, copying.small)
-
-
-def test_training_of_a_copy_model_goes_on_without_options_of_heads_and_with_the_printed_ones(
-    data, copying, tmp_path
-):
-    expected = read_model(str(copying.small)).options
-    start = ["--finetune-from-model", copying.small, "--criterion=copy_cross_entropy"]
-    for folder, options in (("none", []), ("printed", copying.printed)):
-        given = [COPY[0], *options, *start, "--max-update=1"]
-        train(data, tmp_path / folder, *given, arch=ARCH)
-        path = tmp_path / folder / "checkpoint_last.pt"
-        found = read_model(str(path)).options
-        for name in ("copy", "heads", "specs"):
-            assert getattr(found, name) == getattr(expected, name)
-        assert shapes(path) == shapes(copying.small)
-
-
-def test_copy_heads_that_pruning_took_or_moved_are_refused_with_one_sentence(
-    data, copying, tmp_path
-):
-    (head,) = read_model(str(copying.small)).options.copy.heads
-    own = ["--copy-heads=3", f"--finetune-from-model={copying.small}"]
-    result = train(data, tmp_path / "new", *own, arch=ARCH, check=False)
-    assert result.returncode == 2
-    message = f"--copy-heads 3: {copying.small} was pruned, and copies by {head} of the heads left"
-    assert message in result.stderr
-    assert not list(tmp_path.glob("new/*"))

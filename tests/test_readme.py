@@ -33,43 +33,33 @@ def test_the_table_of_options_has_every_option_with_its_default():
     assert found == expected
 
 
-def test_every_mapping_of_the_table_can_be_parsed():
-    specs = [row[0].strip("`") for row in table_rows("SPEC")]
-    assert len(specs) == 10
+@pytest.mark.parametrize(("page", "number"), [("README.md", 10), ("docs/structured.md", 12)])
+def test_every_mapping_of_the_tables_can_be_parsed(page, number):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    specs = [spec for row in table_rows("SPEC", text) for spec in re.findall("`(.+?)`", row[0])]
+    assert len(specs) == number
     for spec in specs:
         assert parse_mappings(spec)
 
 
-def test_every_mapping_of_the_chapter_on_structure_can_be_parsed():
-    page = (ROOT / "docs" / "structured.md").read_text(encoding="utf-8")
-    specs = [spec for row in table_rows("SPEC", page) for spec in re.findall("`(.+?)`", row[0])]
-    assert len(specs) == 12
-    for spec in specs:
-        assert parse_mappings(spec)
+def run_example(chapter, part):
+    """The names that an example of a chapter leaves."""
+    text = (ROOT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    torch.manual_seed(0)
+    names = {}
+    exec(next(block for block in blocks if part in block), names)
+    torch.testing.assert_close(names["weights"].sum(-1), torch.ones(2, 8, 5))
+    return names
 
 
 @pytest.mark.parametrize("chapter", ["attention", "structured"])
 def test_the_example_of_the_mappings_runs_and_gives_exact_zeros(chapter):
-    text = (ROOT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    example = next(block for block in blocks if "fairseq_entmax.mappings" in block)
-    torch.manual_seed(0)
-    names = {}
-    exec(example, names)
-    weights = names["weights"]
-    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 5))
-    assert (weights == 0).any()
+    assert (run_example(chapter, "fairseq_entmax.mappings")["weights"] == 0).any()
 
 
 def test_the_example_of_the_module_learns_an_alpha_for_each_head():
-    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (example,) = [block for block in blocks if "Entmax(num_alphas=heads)" in block]
-    torch.manual_seed(0)
-    names = {}
-    exec(example, names)
-    module = names["attention"]
-    torch.testing.assert_close(names["weights"].sum(-1), torch.ones(2, 8, 5))
+    module = run_example("attention", "Entmax(num_alphas=heads)")["attention"]
     assert ((module.alpha > 1) & (module.alpha < 2)).tolist() == [True] * 8
     assert (module.alpha_logit.grad != 0).tolist() == [True] * 8
 

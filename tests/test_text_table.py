@@ -10,7 +10,5 @@ def test_columns_are_as_wide_as_their_widest_cell_and_numbers_end_together():
         "a     12  x",
         "       3",
     ]
-
-
-def test_only_the_first_column_begins_on_the_left_unless_told():
+    # Only the first column begins on the left unless told
     assert text_table([["ab", "c"], ["d", "ef"]]) == "ab   c\nd   ef"

@@ -23,7 +23,4 @@ PRUNE_BUDGETS=all=4
 PRUNE_SCORES=verses,blocks,window
 SEARCH_UPDATES=600 RECOVERY_UPDATES=1200
 prune_criterion() { echo cross_entropy_with_head_l0; }
-prune_schedules() {
-    from_scratch=()
-    two_phases 0.001 0.002
-}
+prune_schedules() { two_phases 0.001 0.002; }

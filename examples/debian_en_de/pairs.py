@@ -59,10 +59,7 @@ def paragraphs(description: str) -> list[list[str]]:
 
 
 def items(lines: Iterable[str]) -> list[str]:
-    """What a paragraph consists of: text that flows, and each item of a list, in one line.
-
-    An item ends where the next one begins, or text that is not indented.
-    """
+    """The text of a paragraph that flows, and each item of its list, up to the next one."""
     found: list[list[str]] = []
     in_item = False
     for line in lines:
@@ -171,7 +168,7 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
         if not splits[name]:
             raise ValueError(
                 f"no pair is left for {name}, as the lists have too few translations of their own "
-                f"descriptions: {debian.remedy('de', 'en')}"
+                f"descriptions: {debian.REMEDY}"
             )
     return splits
 
@@ -180,10 +177,7 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
 
 
 def facts(translated: int, counts: Sequence[int], splits: dict[str, list[Pair]]) -> str:
-    """What README.md says of the data, measured, a line for each split.
-
-    The counts are of parts that pair, those of them that are translated, and of these the usable ones.
-    """
+    """What README.md says: parts that pair, that are translated, that are usable; and each split."""
     lines = [
         f"{translated:,} translated descriptions; {counts[0]:,} parts that pair one to one, "
         f"{counts[1]:,} of them translated, {counts[2]:,} of these usable; "
@@ -209,7 +203,7 @@ def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
 
 def make(options: Namespace) -> str:
     kinds = ("Packages", "Translation-de", "Translation-en")
-    packages, german, english = (debian.lists_of(options.lists, kind, "de", "en") for kind in kinds)
+    packages, german, english = (debian.lists_of(options.lists, kind) for kind in kinds)
     translated, parts = read_pairs(english, german, debian.read_sources(packages))
     changed = [pair for pair in parts if not is_untranslated(pair)]
     usable = [pair for pair in changed if is_usable(pair)]

@@ -83,10 +83,7 @@ prune_criterion() { echo copy_cross_entropy_with_head_l0; }
 PRUNE_COMPARE=no
 PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
 SEARCH_UPDATES=1000 RECOVERY_UPDATES=2000 # an epoch has 1,081
-prune_schedules() {
-    from_scratch=()
-    two_phases 0.001 0.002
-}
+prune_schedules() { two_phases 0.001 0.002; }
 
 TABLE=rouge TABLE_TOOL=rouge_table.py
 TABLE_HELP='ROUGE; of the first model the interval of ROUGE-L, of others what they have more'

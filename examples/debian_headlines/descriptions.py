@@ -134,8 +134,8 @@ def write_splits(splits: dict[str, list[Package]], folder: Path) -> None:
 
 
 def make(options: Namespace) -> str:
-    packages = debian.lists_of(options.lists, "Packages", "en")
-    titled = debian.lists_of(options.lists, "Translation-en", "en")
+    packages = debian.lists_of(options.lists, "Packages")
+    titled = debian.lists_of(options.lists, "Translation-en")
     described = list(read_packages(titled, debian.read_sources(packages)))
     usable = [package for package in described if is_usable(package)]
     splits = split_packages(usable, options.valid, options.test)

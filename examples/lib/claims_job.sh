@@ -31,7 +31,7 @@ if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4);
 ablation=(--bootstrap 10000)
 if [[ -n ${CLAIMS_QUICK-} ]]; then
     epochs=${CLAIMS_EPOCHS:-1} SEARCH_UPDATES=8 RECOVERY_UPDATES=6
-    pruned=(softmax) ablated=(entmax) budgets=(all=24)
+    pruned=(softmax) ablated=(softmax) budgets=(all=24)
     analysis=(--relevance-sentences 4 --gradient-sentences 4)
     ablation+=(--heads 'encoder-self:0.0;cross:1.2')
     speed=(--sentences 2 --longest 20 --updates 2 --rounds 1)

@@ -52,7 +52,7 @@ settle_dataset "$output"
 is_up_to_date() {
     if is_done "$output/$1/.done" "$2"; then return; fi
     [[ ${TEXT_BY_OPTIONS-0} == 1 && -f $output/$1/.done && -d $output/runs ]] || return 1
-    die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs"
+    die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
 }
 
 # --- archives ----------------------------------------------------------------

@@ -13,9 +13,9 @@
 #   SEARCH_UPDATES             updates of the search for the heads that can go
 #   RECOVERY_UPDATES           updates of the recovery, without them
 #   PRUNE_MODEL                array: options of the pruned models beside MODEL
-#   prune_schedules            function: sets the arrays from_scratch, searching and recovering, options
-#                              of fairseq-train for models trained from scratch and for the phases,
-#                              such as by two_phases; reads SEARCH_UPDATES and RECOVERY_UPDATES
+#   prune_schedules            function: sets the arrays searching and recovering, options of fairseq-train
+#                              for the phases, such as by two_phases, and from_scratch, if there are any
+#                              for models trained from scratch; reads SEARCH_UPDATES, RECOVERY_UPDATES
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"

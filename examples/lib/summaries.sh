@@ -60,7 +60,4 @@ prune_criterion() {
     *) echo copy_cross_entropy_with_head_l0 ;;
     esac
 }
-prune_schedules() {
-    from_scratch=()
-    two_phases 0.0002 0.0004
-}
+prune_schedules() { two_phases 0.0002 0.0004; }

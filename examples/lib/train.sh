@@ -126,7 +126,10 @@ if ((NODE_RANK == 0)); then
     python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
     case $status in
     0) ;;
-    3) set_aside "$RUN" "the checkpoints of $run are damaged" && own_the_folder ;;
+    3)
+        set_aside "$RUN" "the checkpoints of $run are damaged"
+        own_the_folder
+        ;;
     *) exit "$status" ;;
     esac
     mkdir -p "$checkpoints"

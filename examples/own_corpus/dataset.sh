@@ -21,72 +21,55 @@ declare -A GIVEN=() # option to its value
 
 # --- options -----------------------------------------------------------------
 
-# require_number OPTION VALUE PATTERN WHAT
-require_number() { [[ $2 =~ ^($3)$ ]] || usage_error "option $1 got '$2': give $4"; }
-
-WHOLE='[1-9][0-9]{0,8}'
-FRACTION='0?\.[0-9]+|0' # from 0 to below 1
-DECIMAL='[0-9]+(\.[0-9]+)?|\.[0-9]+'
-POSITIVE='0*[1-9][0-9]*(\.[0-9]+)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*|[1-9](\.[0-9]+)?e-[0-9]+'
-
-# take OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]
-take() {
-    require_value "$1" "$2"
-    GIVEN[$1]=$3
+# Of each kind of value a pattern, and what a message asks for
+declare -A PATTERN=(
+    [whole]='[1-9][0-9]{0,8}' [natural]='0|[1-9][0-9]{0,8}'
+    [decimal]='[0-9]+(\.[0-9]+)?|\.[0-9]+' [ratio]='[1-9][0-9]*(\.[0-9]+)?'
+    [name]='[A-Za-z][A-Za-z0-9_]{0,31}' [file]='.+'
+    [bpe]='sentencepiece|subword-nmt|none' [size]='small|medium|base'
+)
+declare -A ASKED=(
+    [whole]='a whole number of at least 1' [natural]='a whole number of at least 0'
+    [decimal]='a number of at least 0' [ratio]='a number of at least 1'
+    [name]='a short name of letters, digits and _, such as de; it need not be a known language'
+    [file]='a file' [bpe]='sentencepiece, subword-nmt or none' [size]='small, medium or base'
+)
+declare -A KIND=() # of SCRIPT:OPTION
+# kind KIND SCRIPT OPTION...
+kind() {
+    local option
+    for option in "${@:3}"; do KIND[$2:$option]=$1; done
 }
+kind flag prepare --lower --keep-overlap
+kind file prepare --source --target --trainpref --validpref --testpref
+kind name prepare --source-lang --target-lang
+kind bpe prepare --bpe
+kind ratio prepare --max-ratio
+kind whole prepare --bpe-size --valid --test --split-seed --max-words --max-characters
+kind size train --size
+kind whole train --batch-tokens --seed --epochs --updates
+kind whole evaluate --beam --epochs --updates
+kind decimal evaluate --length-penalty --max-len-a
+kind natural evaluate --max-len-b
+kind whole report --epochs --updates
 
-prepare_option() {
-    case $1 in
-    --lower | --keep-overlap) GIVEN[$1]=1 TOOK=1 && return ;;
-    --source | --target | --trainpref | --validpref | --testpref) ;;
-    --source-lang | --target-lang) ;;
-    --bpe | --bpe-size | --valid | --test | --split-seed | --max-words | --max-characters | --max-ratio) ;;
-    *) return 1 ;;
-    esac
-    take "$@"
-    case $1 in
-    --*-lang)
-        [[ $3 =~ ^[A-Za-z][A-Za-z0-9_]{0,31}$ ]] ||
-            usage_error "option $1 got '$3': give a short name of letters, digits and _, such as de; it need not be a known language"
-        ;;
-    --bpe)
-        [[ $3 == sentencepiece || $3 == subword-nmt || $3 == none ]] ||
-            usage_error "option --bpe got '$3': give sentencepiece, subword-nmt or none"
-        ;;
-    --max-ratio) require_number "$1" "$3" '[1-9][0-9]*(\.[0-9]+)?' "a number of at least 1, such as $1 10" ;;
-    --source | --target | --*pref) [[ -n $3 ]] || usage_error "option $1 got '': name a file" ;;
-    *) require_positive_integer "$1" "$3" ;;
-    esac
-}
-
+# run_option SCRIPT OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]
 run_option() {
-    local script=$1
-    shift
-    case $script:$1 in
-    *:--epochs | *:--updates) ;;
-    train:--size | train:--layers | train:--width | train:--ffn | train:--heads | train:--norm | train:--dropout) ;;
-    train:--batch-tokens | train:--learning-rate | train:--warmup | train:--label-smoothing | train:--seed) ;;
-    evaluate:--beam | evaluate:--length-penalty | evaluate:--max-len-a | evaluate:--max-len-b) ;;
-    *) return 1 ;;
+    local kind=${KIND[$1:$2]-}
+    case $kind in
+    '') return 1 ;;
+    flag) GIVEN[$2]=1 TOOK=1 && return ;;
     esac
-    take "$@"
-    case $1 in
-    --size) [[ $3 == small || $3 == medium || $3 == base ]] || usage_error "option --size got '$3': give small, medium or base" ;;
-    --norm) [[ $3 == pre || $3 == post ]] || usage_error "option --norm got '$3': give pre or post" ;;
-    --dropout | --label-smoothing) require_number "$1" "$3" "$FRACTION" "a number from 0 to below 1, such as $1 0.1" ;;
-    --learning-rate) require_number "$1" "$3" "$POSITIVE" "a number above 0, such as $1 0.0005" ;;
-    --length-penalty | --max-len-a) require_number "$1" "$3" "$DECIMAL" "a number of at least 0, such as $1 1" ;;
-    --warmup | --max-len-b) require_number "$1" "$3" "0|$WHOLE" "a whole number of at least 0, such as $1 400" ;;
-    *) require_positive_integer "$1" "$3" ;;
-    esac
-    case $1 in
-    --epochs | --updates)
-        [[ -z ${GIVEN[--epochs]-} || -z ${GIVEN[--updates]-} ]] ||
-            usage_error "options --epochs and --updates both say how long is trained: leave one of the two out"
-        LENGTH_UNIT=${1#--} LENGTH=$3
-        ;;
-    esac
+    require_value "$2" "$3"
+    [[ $4 =~ ^(${PATTERN[$kind]})$ ]] || usage_error "option $2 got '$4': give ${ASKED[$kind]}"
+    GIVEN[$2]=$4
+    [[ $2 == --epochs || $2 == --updates ]] || return 0
+    [[ -z ${GIVEN[--epochs]-} || -z ${GIVEN[--updates]-} ]] ||
+        usage_error "options --epochs and --updates both say how long is trained: leave one of the two out"
+    LENGTH_UNIT=${2#--} LENGTH=$4
 }
+
+prepare_option() { run_option prepare "$@"; }
 
 PREPARE_OPTIONS=", --source, --target, --trainpref, --validpref, --testpref, --source-lang, --target-lang, --valid, --test, --split-seed, --lower, --max-words, --max-characters, --max-ratio, --keep-overlap, --bpe, --bpe-size"
 PREPARE_HELP='  --source FILE, --target FILE
@@ -127,23 +110,12 @@ In the place of a mapping, stock is fairseq's own transformer. How long:
 
   --epochs N or --updates N (default: --epochs 10)
 
-The model and its training; --size says the defaults of the other options:
+  --size NAME       small: 2 layers of width 128, for a CPU; medium: fairseq's model for IWSLT;
+                    base: that of Vaswani et al. (default: small)
+  --batch-tokens N  of an update, however many processes share it (default: 1250, 4096, 25000)
+  --seed N          (default: 1)
 
-                    small   medium  base
-  --size NAME       the default
-  --layers N            2        6       6   of encoder and decoder each
-  --width N           128      512     512   of embeddings and layers
-  --ffn N             256     1024    2048   of feed-forward layers
-  --heads N             4        4       8   of each attention
-  --norm WHERE        pre     post    post   layer norm before or behind a sublayer
-  --dropout P         0.1      0.3     0.1
-  --batch-tokens N   1250     4096   25000   of an update, however many processes share it
-  --learning-rate R 0.005   0.0005  0.0007   its peak; then the inverse square root of updates
-  --warmup N          400     4000    4000   updates in which it rises
-  --label-smoothing P 0.1      0.1     0.1
-  --seed N              1        1       1
-
-Further options of fairseq-train stand behind the mapping, such as --fp16 or --patience 5.
+What fairseq-train has options for stands behind the mapping, such as --dropout 0.3 or --patience 5.
 TEXT
         ;;
     evaluate)
@@ -208,35 +180,36 @@ settle_text() {
 
 # settle_files: sets FILES, all that are read, and INPUT, the options that name them
 settle_files() {
-    local split prefix named=() option file
+    local split option
+    FILES=() INPUT=()
     if [[ -n ${GIVEN[--trainpref]-} ]]; then
         [[ -z ${GIVEN[--source]-}${GIVEN[--target]-} ]] ||
             usage_error "option --trainpref got '${GIVEN[--trainpref]}' together with --source or --target, which name the same files: leave one of the two out"
-        named=(--trainpref --trainpref)
-        FILES=("${GIVEN[--trainpref]}.$SOURCE" "${GIVEN[--trainpref]}.$TARGET")
-        INPUT=(--trainpref "${GIVEN[--trainpref]}")
+        take_files --trainpref ".$SOURCE" ".$TARGET"
     else
         for option in --source --target; do
             [[ -n ${GIVEN[$option]-} ]] ||
                 usage_error "option $option is missing: name the two texts by --source FILE --target FILE, or by --trainpref PREFIX"
+            take_files "$option" ''
         done
-        named=(--source --target)
-        FILES=("${GIVEN[--source]}" "${GIVEN[--target]}")
-        INPUT=(--source "${FILES[0]}" --target "${FILES[1]}")
     fi
     for split in valid test; do
-        prefix=${GIVEN[--${split}pref]-}
-        [[ -n $prefix ]] || continue
+        [[ -n ${GIVEN[--${split}pref]-} ]] || continue
         [[ -z ${GIVEN[--$split]-} ]] ||
             usage_error "option --$split got '${GIVEN[--$split]}' together with --${split}pref, which has pairs of its own: leave one of the two out"
-        FILES+=("$prefix.$SOURCE" "$prefix.$TARGET")
-        named+=("--${split}pref" "--${split}pref")
-        INPUT+=("--${split}pref" "$prefix")
+        take_files "--${split}pref" ".$SOURCE" ".$TARGET"
     done
-    for file in "${!FILES[@]}"; do
-        [[ ! -e ${FILES[file]} || -f ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': '${FILES[file]}' is no file that can be read twice: write the text to a file, and give that"
-        [[ -f ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': there is no file '${FILES[file]}'"
-        [[ -r ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': the file '${FILES[file]}' cannot be read"
+}
+
+# take_files OPTION END...
+take_files() {
+    local file end given=${GIVEN[$1]}
+    INPUT+=("$1" "$given")
+    for end in "${@:2}"; do
+        file=$given$end
+        [[ ! -e $file || -f $file ]] || usage_error "option $1 got '$given': '$file' is no file that can be read twice: write the text to a file, and give that"
+        [[ -r $file ]] || usage_error "option $1 got '$given': there is no file '$file' that can be read"
+        FILES+=("$file")
     done
 }
 
@@ -255,28 +228,25 @@ read_what_was_prepared() {
 }
 
 settle_training() {
-    local -A by_size=([--dropout]=0.1 [--norm]=post [--warmup]=4000 [--layers]=6 [--width]=512)
+    local layers=6 width=512 ffn=1024 heads=4 dropout=0.1 batch=4096 rate=0.0005 warmup=4000 side
+    MODEL=(--share-all-embeddings)
     case $(value --size small) in
-    small) by_size+=([--layers]=2 [--width]=128 [--ffn]=256 [--heads]=4 [--norm]=pre
-        [--batch-tokens]=1250 [--learning-rate]=0.005 [--warmup]=400) ;;
-    medium) by_size+=([--ffn]=1024 [--heads]=4 [--dropout]=0.3 [--batch-tokens]=4096 [--learning-rate]=0.0005) ;;
-    base) by_size+=([--ffn]=2048 [--heads]=8 [--batch-tokens]=25000 [--learning-rate]=0.0007) ;;
+    small)
+        layers=2 width=128 ffn=256 batch=1250 rate=0.005 warmup=400
+        MODEL+=(--encoder-normalize-before --decoder-normalize-before)
+        ;;
+    medium) dropout=0.3 ;;
+    base) ffn=2048 heads=8 batch=25000 rate=0.0007 ;;
     esac
-    setting() { value "$1" "${by_size[$1]}"; }
-    local width heads side
-    width=$(setting --width) heads=$(setting --heads)
-    ((width % heads == 0)) ||
-        usage_error "option --heads is $heads and --width $width: give a width that is a multiple of the heads"
-    BATCH_TOKENS=$(setting --batch-tokens) SEED=$(value --seed 1)
-    MODEL=(--share-all-embeddings --dropout "$(setting --dropout)")
+    BATCH_TOKENS=$(value --batch-tokens "$batch") SEED=$(value --seed 1)
     for side in encoder decoder; do
-        MODEL+=("--$side-layers" "$(setting --layers)" "--$side-embed-dim" "$width"
-            "--$side-ffn-embed-dim" "$(setting --ffn)" "--$side-attention-heads" "$heads")
-        if [[ $(setting --norm) == pre ]]; then MODEL+=("--$side-normalize-before"); fi
+        MODEL+=("--$side-layers" "$layers" "--$side-embed-dim" "$width" "--$side-ffn-embed-dim" "$ffn"
+            "--$side-attention-heads" "$heads")
     done
-    TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing "$(value --label-smoothing 0.1)"
+    MODEL+=(--dropout "$dropout")
+    TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
-        --lr "$(setting --learning-rate)" --lr-scheduler inverse_sqrt --warmup-updates "$(setting --warmup)")
+        --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup")
 }
 
 settle_search() {

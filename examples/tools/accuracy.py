@@ -36,11 +36,7 @@ def wilson(correct: int, total: int) -> tuple[float, float]:
 
 
 def bootstrap(values: Sequence[float], groups: Sequence[str]) -> tuple[float, float]:
-    """The 95 % interval of a mean by the bootstrap over groups (Efron's percentiles).
-
-    Each of the `SAMPLES` draws as many groups as there are, with replacement, and takes the mean
-    over all their examples.
-    """
+    """The 95 % interval of a mean by the bootstrap over groups (Efron's percentiles)."""
     place = {name: number for number, name in enumerate(dict.fromkeys(groups))}
     members = numpy.array([place[name] for name in groups])
     sums = numpy.bincount(members, weights=numpy.asarray(values, dtype=float))
@@ -52,11 +48,7 @@ def bootstrap(values: Sequence[float], groups: Sequence[str]) -> tuple[float, fl
 
 
 class NaiveBayes:
-    """Multinomial naive Bayes over bags of words: what a classifier without attention gets right.
-
-    With add-one smoothing (Manning, Raghavan, Schütze 2008, figure 13.2), of the words and the label
-    of each example.
-    """
+    """Multinomial, with add-one smoothing (Manning, Raghavan, Schütze 2008, figure 13.2)."""
 
     def __init__(self, examples: Iterable[tuple[Sequence[str], str]]) -> None:
         labels: Counter[str] = Counter()
@@ -116,10 +108,7 @@ def examples(prefix: Path, inputs: Sequence[str]) -> list[list[str]]:
 def baselines(
     words: Path, inputs: Sequence[str], train: Sequence[str], test: Sequence[str]
 ) -> dict[str, list[bool]]:
-    """Which test examples the commonest label, and a naive Bayes classifier, get right.
-
-    `words` is the folder with the words of both, `train` and `test` are labels.
-    """
+    """Which test examples the commonest label, and a naive Bayes classifier, get right."""
     commonest = Counter(train).most_common(1)[0][0]
     model = NaiveBayes(zip(examples(words / "train", inputs), train, strict=True))
     guesses = [model.predict(example) for example in examples(words / "test", inputs)]
@@ -144,10 +133,7 @@ def told(document: dict[str, Any]) -> str:
 def table(
     simple: dict[str, list[bool]], models: dict[str, list[bool]], groups: Sequence[str]
 ) -> list[list[str]]:
-    """The rows: columns' names, baselines, then models, which are compared with the first of them.
-
-    Of each is told which examples it got right.
-    """
+    """The rows: baselines, then models, which are compared with the first of them."""
     rows = [list(COLUMNS)]
     first = next(iter(models))
     for name, correct in (simple | models).items():

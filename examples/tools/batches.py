@@ -37,10 +37,7 @@ def sizes(path: Path) -> numpy.ndarray:
 
 
 def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
-    """The tokens of the longer side of each pair, shape (pairs,).
-
-    The task sentence_prediction joins the texts of a pair: of its data those of all texts together.
-    """
+    """The tokens of the longer side of each pair; of texts to classify, those of both."""
     inputs = sorted(folder.glob(f"input?/{split}.idx"))
     if inputs:
         return numpy.sum([sizes(path) for path in inputs], axis=0)
@@ -75,10 +72,7 @@ def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
 def left_out(
     world: int, max_tokens: int, lengths: numpy.ndarray, most_tokens: int, what: str
 ) -> str | None:
-    """Say how many training pairs (`what`) are longer than a process takes at a time.
-
-    More than `MOST_LEFT_OUT` of a hundred are refused.
-    """
+    """Say how many training pairs are longer than a process takes; more than a few are refused."""
     too_long = int((lengths > max_tokens).sum())
     found = (
         f"{world} process(es) take {max_tokens} tokens at a time, and {too_long} of "

@@ -29,11 +29,7 @@ CHUNK = 2000  # lines that a worker takes at a time
 
 
 def learn(texts: list[Path], vocab: int, option: str = "--vocab") -> bytes:
-    """A BPE model of `vocab` pieces that covers every character; `option` is for a message.
-
-    The text goes in through an iterator and the model comes back as bytes, so no file
-    name gets into the model: the same text always gives the same bytes.
-    """
+    """A BPE model of every character, without a file's name: the same text gives the same bytes."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -98,10 +98,7 @@ def loaded(checkpoint: Path, options: argparse.Namespace) -> tuple[Any, Any, Any
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Speed and density of the trained and pruned models of a seed that are in record and folder.
-
-    They take turns; a first round, which is not counted, warms up.
-    """
+    """Speed and density of trained and pruned models of a seed, in turns; a first round warms up."""
     import torch
 
     import fairseq_entmax.models  # noqa: F401

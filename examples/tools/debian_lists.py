@@ -22,7 +22,11 @@ from typing import Any
 from messages import UsageError, one_sentence
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
-MIRROR = "https://deb.debian.org/debian/dists/stable/"
+REMEDY = (
+    "take main/i18n/Translation-en.xz, main/binary-amd64/Packages.xz and, for translations, "
+    "main/i18n/Translation-de.bz2 from https://deb.debian.org/debian/dists/stable/, put them into a "
+    "folder and name it in RAW_DIR"
+)
 OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".gz": gzip.open,
@@ -37,26 +41,12 @@ DIGITS = re.compile(r"\d+")
 # --- files --------------------------------------------------------------------------------
 
 
-def lists_of(folder: Path, kind: str, *languages: str) -> list[str]:
-    """The text of each list of a kind, in the order of the files' names.
-
-    The languages are those of the descriptions that the recipe needs, for the remedy.
-    """
+def lists_of(folder: Path, kind: str) -> list[str]:
+    """The text of each list of a kind, in the order of the files' names."""
     paths = sorted(path for path in folder.glob(f"*{kind}*") if path.is_file())
     if not paths:
-        raise ValueError(f"{folder} has no list *{kind}*: {remedy(*languages)}")
+        raise ValueError(f"{folder} has no list *{kind}*: {REMEDY}")
     return [read_list(path) for path in paths]
-
-
-def remedy(*languages: str) -> str:
-    """What to do where lists are missing; debian_lists.sh says the same."""
-    # Debian packs the English ones by xz, translations by bzip2
-    endings = {language: "xz" if language == "en" else "bz2" for language in languages}
-    lists = [f"main/i18n/Translation-{language}.{end}" for language, end in endings.items()]
-    return (
-        f"take {', '.join(lists)} and main/binary-amd64/Packages.xz from {MIRROR}, "
-        "put them into a folder and name it in RAW_DIR"
-    )
 
 
 def read_list(path: Path) -> str:

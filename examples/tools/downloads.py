@@ -87,11 +87,7 @@ def fetch(address: str, part: Path) -> int:
 
 
 def download(archive: Archive, folder: Path) -> None:
-    """Download an archive, from the first of its addresses that has it, and verify it.
-
-    What arrives is `folder`/<file>.part until it is verified, so a download that was stopped
-    goes on.
-    """
+    """Download an archive, by way of FILE.part, from the first address that has it, and verify it."""
     file, part = archive.file, folder / f"{archive.file}.part"
     by_hand = f"get it from {archive.page}, put it in {folder}"
     if not archive.addresses:

@@ -29,10 +29,7 @@ NO_LABEL = "-"
 
 
 def words_of(parse: str) -> str:
-    """The leaves of a binary parse, such as ``( ( A man ) sleeps )``, in small letters.
-
-    A round bracket of the sentence itself is ``-lrb-`` or ``-rrb-``, as in the Penn Treebank.
-    """
+    """The leaves of a binary parse, such as ``( ( A man ) sleeps )``, in small letters."""
     return " ".join(word for word in parse.split() if word not in "()").lower()
 
 

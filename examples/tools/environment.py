@@ -28,10 +28,7 @@ def require_modules(modules: Sequence[str]) -> None:
 
 
 def require_mapping(what: str, mapping: str) -> None:
-    """Fail where the package does not know a mapping; `what` is how a message names it.
-
-    Whether a list fits the number of layers, fairseq-train says.
-    """
+    """Fail where the package does not know a mapping; `what` is how a message names it."""
     from fairseq_entmax.mappings import parse_mappings
 
     try:

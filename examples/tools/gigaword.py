@@ -83,11 +83,7 @@ def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
 
 
 def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | None) -> str:
-    """Write a split as ``.article`` and ``.summary``, and the references of a test set; say so.
-
-    Of the lines `chosen`, from 0, or all. Of training pairs one with an empty side is left out;
-    test sets lose nothing.
-    """
+    """Write a split; training pairs with an empty side are left out, and test sets have references."""
     written = left_out = 0
     names = ["article", "summary"]
     if split in TESTS:
@@ -107,10 +103,7 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
 
 
 def write_splits(source: Path, folder: Path, valid: int) -> Iterator[str]:
-    """Write every split of the archive, or of its folder ``sumdata``; yield a line on each.
-
-    Of validation pairs so many are taken, at even distances.
-    """
+    """Write every split, of validation so many pairs at even distances; yield a line on each."""
     names = [name for some in PARTS.values() for name in some]
     with tempfile.TemporaryDirectory(dir=folder) as copies:
         if source.is_dir():

@@ -39,10 +39,7 @@ def key(text: str) -> int:
 
 
 class Keys(NamedTuple):
-    """Which pairs of a text are kept, and what tells whether two have the same text.
-
-    Shapes (pairs,), bool, and (pairs, 2), uint64; 0 of those that are not kept.
-    """
+    """Of each pair whether it is kept, and 64 bits for each side's text; 0 of others."""
 
     kept: numpy.ndarray
     sides: numpy.ndarray
@@ -116,10 +113,7 @@ def write(
     texts: Texts, kept: numpy.ndarray, split: numpy.ndarray, names: Sequence[str],
     options: argparse.Namespace,
 ) -> None:  # fmt: skip
-    """Write the pairs that are kept to the files of their splits.
-
-    `split` is of each pair an index into the names; those behind the first get line numbers, too.
-    """
+    """Write the pairs that are kept to the files of their splits, with line numbers behind the first."""
     with ExitStack() as stack:
         files = []
         for name in names:

@@ -63,9 +63,10 @@ def lines_of(path: Path) -> Iterator[str]:
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
+                charset = "UTF-16" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
                 raise UsageError(
                     f"{path} is no UTF-8, in line {number:,} (byte {line[error.start]:#04x}): unpack "
-                    f"it if it is an archive, or convert it, such as by 'iconv -f LATIN1 -t UTF-8 "
+                    f"it if it is an archive, or convert it, such as by 'iconv -f {charset} -t UTF-8 "
                     f"{path} > NEW', and give that file"
                 ) from error
 

@@ -70,11 +70,7 @@ def log_probs(log: Iterable[str]) -> Iterator[tuple[str, float]]:
 def measure(
     scores: Iterable[tuple[str, float]], text: Text, subwords: int, name: str
 ) -> dict[str, float]:
-    """Measure a model by the log-probabilities of all `subwords` of a text, the ends of lines too.
-
-    Where some are <unk> (``unknown``), what they stand for is not paid for, and the perplexity is of
-    the text with <unk> in it. The log's name is for messages.
-    """
+    """Of the log-probabilities of all subwords; the perplexity is of the text with what is <unk> as <unk>."""
     nats, found, unknown = 0.0, 0, 0
     for subword, score in scores:
         nats -= score

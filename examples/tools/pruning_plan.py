@@ -40,10 +40,7 @@ def schedule(updates: int) -> tuple[str, ...]:
 
 
 def options_of(text: str, heads: int, attentions: Sequence[str] = ATTENTIONS) -> tuple[str, ...]:
-    """The options of fairseq-train for one budget: ``all=N``, ``encoder=N``, or ``E/D/C``.
-
-    At most `heads` of each attention can be kept, over all layers.
-    """
+    """For one budget, ``all=N``, ``encoder=N``, or ``E/D/C``, of so many heads in each attention."""
     within = WITHIN.fullmatch(text)
     of_each = re.fullmatch("/".join([OF_ONE] * len(attentions)), text)
     has_encoder = attentions == ATTENTIONS

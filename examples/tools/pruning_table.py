@@ -57,11 +57,7 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def score_in(metric: str, path: Path) -> str:
-    """A score, out of what sacrebleu printed, or what a tool or ``rouge`` wrote as JSON.
-
-    The metric is BLEU, ROUGE-1 and so on (F1), `ACCURACY`, or the name of an evaluation of
-    ``perplexity.py``, of which this is the perplexity of a word.
-    """
+    """BLEU, ROUGE-1 and so on (F1), accuracy, or a word's perplexity by an evaluation of that name."""
     if path.suffix != ".json":
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))

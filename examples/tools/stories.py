@@ -28,10 +28,7 @@ SUFFIXES = ("article", "summary", "story")
 
 
 def parse_story(text: str) -> tuple[str, str]:
-    """Article and summary of a ``.story`` file: paragraphs, and after each ``@highlight`` one.
-
-    Sentences of a summary stand between marks, as OpenNMT writes them.
-    """
+    """Article, and the sentences after each ``@highlight`` between marks, as OpenNMT writes them."""
     article: list[str] = []
     highlights: list[str] = []
     place = article
@@ -101,10 +98,7 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
 def write_splits(
     folder: Path, archives: Sequence[Path], lists: dict[str, Path], expect: Sequence[int]
 ) -> Iterator[str]:
-    """Write every split, of a list of addresses each; yield a line on each.
-
-    So many pairs are expected of each.
-    """
+    """Write every split, of a list of addresses each, with so many pairs; yield a line on each."""
     names = {split: names_of(urls) for split, urls in lists.items()}
     with tempfile.TemporaryFile(dir=folder) as file:
         stories = Spool(archives, {name for some in names.values() for name in some}, file)

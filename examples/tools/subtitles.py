@@ -25,10 +25,7 @@ Links = dict[bytes, float]
 
 
 class Draw(NamedTuple):
-    """Pairs of each split (of training, fewer where there are not as many), and of which.
-
-    The overlap in time of source and target is at least this, from 0 to 1.
-    """
+    """Pairs of each split, of those that overlap at least so much in time, from 0 to 1."""
 
     train: int
     valid: int
@@ -60,11 +57,7 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
 
 
 def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[int, int]]:
-    """Yield (line, number of its film) of the pairs that overlap enough.
-
-    OPUS's file of ids has documents and numbers of sentences of each line. A film may have several
-    files of subtitles: ``en/<year>/<film>/<subtitles>.xml.gz``.
-    """
+    """Yield (line, number of its film) of pairs that overlap enough, by OPUS's file of ids."""
     groups = overlaps(alignment)
     documents: tuple[bytes, bytes] | None = None
     links: Links = {}
@@ -87,11 +80,7 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
 def write_subtitles(
     archives: tuple[Path, Path], languages: Sequence[str], folder: Path, draw: Draw
 ) -> list[str]:
-    """Write `folder`/{train,valid,test}.*, validation and test from films of their own.
-
-    The archives are OPUS's zip with the sentences and their .ids, and the alignment with the
-    overlap in time of each link. Returns what was done, in lines.
-    """
+    """Write the splits, validation and test from films of their own; returns what was done, in lines."""
     moses, alignment = archives
     stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
     with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -130,10 +119,7 @@ def held_out(films: Sequence[int], draw: Draw, source: random.Random) -> dict[in
 
 
 def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, str]:
-    """Say which line goes to which split, by the seed alone.
-
-    Films of validation and test lend no pair to another split.
-    """
+    """Say which line goes to which split; films of validation and test lend no pair to another."""
     source = random.Random(draw.seed)
     held = held_out(films, draw, source)
     chosen: dict[int, str] = {}

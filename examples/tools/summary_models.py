@@ -60,11 +60,7 @@ def mappings_of(name: str, mapping: str, layers: int) -> tuple[str, ...]:
 
 
 def options_of(model: str, layers: int, markers: int) -> tuple[str, ...]:
-    """The options of fairseq-train for a model, by its whole name.
-
-    The markers are the numbers for words outside the vocabulary that the data have; 0 where there
-    are subwords.
-    """
+    """The options of fairseq-train; markers are the data's numbers for words outside the vocabulary."""
     name, _, mapping = model.partition(":")
     sizes = ("--encoder-layers", f"{layers}", "--decoder-layers", f"{layers}")
     if name != CROSS:

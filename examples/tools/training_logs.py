@@ -26,10 +26,7 @@ PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
 class Epoch(NamedTuple):
-    """One validation of a training: epochs from 1, updates until then, losses in bits.
-
-    The loss of training is None where the epoch has no end in the log.
-    """
+    """A validation: epochs from 1, updates until then, losses in bits (None where the log has no end)."""
 
     epoch: int
     updates: int
@@ -86,10 +83,7 @@ def read_course(path: Path) -> Course:
 
 
 def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
-    """How many heads of each attention a search had open after how many updates.
-
-    Of more than `most` points those at equal distances are kept, with the first and the last.
-    """
+    """How many heads of each attention were open after how many updates, at most so many points."""
     found: dict[int, dict[str, float]] = {}
     for line in path.read_text("utf-8", "replace").splitlines():
         values = _logged(line)

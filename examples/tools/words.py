@@ -29,12 +29,7 @@ SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
 def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
-    """A function from a sentence to its words with spaces between them; texts to `keep` stay whole.
-
-    Japanese is cut into short units by SudachiPy (mode A), every other language by the
-    tokeniser of Moses as sacremoses has it. Punctuation stays as it is: what a model is trained
-    to write is compared with untouched references.
-    """
+    """From a sentence to its words: Japanese by SudachiPy (mode A), others by sacremoses, nothing escaped."""
     if language == "ja":
         from sudachipy import dictionary, tokenizer
 
@@ -60,11 +55,7 @@ def _cutters(languages: tuple[str, ...], keep: tuple[str, ...]) -> list[Callable
 
 
 class Cut(NamedTuple):
-    """How the sides of a pair become words.
-
-    `first` are the words of each side that are taken, all where it is empty; `lower` is of words
-    alone, as the capitals of the text tell where a sentence begins.
-    """
+    """How sides become words: `first` are those that are taken of each, `keep` texts that stay whole."""
 
     languages: tuple[str, ...]
     keep: tuple[str, ...] = ()
@@ -95,11 +86,7 @@ def chunks(prefix: str, sides: tuple[str, ...], size: int) -> Iterator[Chunk]:
 def cut_files(
     source: str, target: str, sides: tuple[str, ...], cut: Cut, most: int | None, workers: int
 ) -> tuple[int, int]:
-    """Cut SOURCE.side into TARGET.side; return how many pairs were written and left out.
-
-    Pairs with more words on a side than `most`, and those with an empty side, are left out; None
-    leaves nothing out.
-    """
+    """Cut SOURCE.side into TARGET.side; how many pairs were written, and left out as empty or longer."""
     written = left_out = 0
     with text_files(target, sides) as outs, Pool(workers) as pool:
         # A few chunks a worker at a time, so a large corpus is never in memory

@@ -49,7 +49,6 @@ cosine_from() {
 }
 prune_schedules() {
     local COSINE
-    from_scratch=()
     cosine_from 0.1 "$SEARCH_UPDATES"
     searching=("${COSINE[@]}")
     cosine_from 0.2 "$RECOVERY_UPDATES"

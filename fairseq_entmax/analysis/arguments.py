@@ -82,7 +82,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
             type=int,
             metavar="N",
             help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-            f"(default: as many as it takes for small standard errors, {measure.sentences} at most)",
+            f"(default: {measure.sentences}, or fewer where standard errors are small before)",
         )
 
 

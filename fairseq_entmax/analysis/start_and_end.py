@@ -148,7 +148,7 @@ def lines_of_checkpoint(
     kept = [line for line in lines if update is None or line["update"] <= update]
     own = _values({name: present}, name)
     if not kept:
-        raise ValueError(f"{shown} has no line up to update {update}")
+        raise ValueError(f"{shown} has no line of this checkpoint's updates, {update}")
     if any(set(_values(line, name)) != set(own) for line in kept):
         raise ValueError(f"{shown} is of other heads, as before pruning")
     last = kept[-1]

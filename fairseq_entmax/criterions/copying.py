@@ -58,15 +58,8 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     (1 - g) / p(target), which a sparse mapping hands on as it is, however small p is, where
     softmax multiplies it by the weight.
 
-    Args:
-        task: fairseq's task.
-        sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy: as fairseq's
-            ``label_smoothed_cross_entropy``.
-        copy_loss_weight: w, 0 or more.
-        copy_loss_alone: whether the cross-entropy has no gradient of copy weights.
-
-    Raises:
-        ValueError: an option is out of range.
+    Arguments are fairseq's, and those of :class:`CopyCrossEntropyConfig`; a ValueError names one
+    that is out of range.
     """
 
     def __init__(

@@ -50,14 +50,7 @@ class EntmaxLossCriterion(FairseqCriterion):
     others by 1 / (alpha - 1). The constant -H(q) is left out, so at alpha = 1 the loss is fairseq's
     label-smoothed cross-entropy.
 
-    Args:
-        task: fairseq's task.
-        loss_alpha: from 1 to 2.
-        label_smoothing: epsilon, from 0 to below 1.
-        sentence_avg, ignore_prefix_size: as fairseq's ``label_smoothed_cross_entropy``.
-
-    Raises:
-        ValueError: an option is out of range.
+    Arguments are those of :class:`EntmaxLossConfig`; a ValueError names one that is out of range.
 
     Source:
         Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*; Blondel, Martins
@@ -94,6 +87,12 @@ class EntmaxLossCriterion(FairseqCriterion):
             raise ValueError(
                 f"--criterion {NAME} needs a model of this package that writes words, such as "
                 f"--arch entmax_transformer, not {type(model).__name__}"
+            )
+        of_features = getattr(model.decoder, "adaptive_softmax", None) is not None
+        if of_features or hasattr(model.decoder, "give_copy_scores"):
+            raise ValueError(
+                f"--criterion {NAME} needs one score for each word, which neither "
+                f"--adaptive-softmax-cutoff nor a model that copies has: leave one out"
             )
         if of_output != self.alpha:
             raise ValueError(

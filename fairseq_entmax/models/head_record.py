@@ -191,11 +191,12 @@ def _is_record(update: Any, values: Any) -> bool:
     return (
         type(update) is int
         and update >= 0
+        and all(attention in (*ATTENTIONS, *POOLINGS) for attention in values)
         and all(
-            attention in (*ATTENTIONS, *POOLINGS)
-            and layer.isdecimal()
+            layer.isdecimal()
+            and isinstance(heads, list)
             and all(value is None or isinstance(value, float | int) for value in heads)
-            for attention, layers in values.items()
+            for layers in values.values()
             for layer, heads in layers.items()
         )
     )

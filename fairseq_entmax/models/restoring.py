@@ -42,7 +42,7 @@ class Restoring(nn.Module):
             # fairseq would take --encoder-layers-to-keep out of the layers kept once more
             model_cfg = args = None
         elif model_cfg is not None:
-            state_dict, model_cfg = checkpoint_utils.prune_state_dict(state_dict, model_cfg), None
+            state_dict, model_cfg = _layers_kept(state_dict, model_cfg), None
         with compat.stopping_command():
             self._check_state(state_dict)
             self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
@@ -137,6 +137,19 @@ def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:
         if is_in_both and pair[0].tolist() != pair[1].tolist():
             return True
     return False
+
+
+def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
+    """A state dict without the layers that ``--encoder-layers-to-keep`` and its like leave out.
+
+    Where only one of encoder and decoder has such an option, fairseq drops all layers of the other.
+    """
+    is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
+    if not any(is_cut.values()):
+        return state_dict
+    kept = checkpoint_utils.prune_state_dict(state_dict, cfg)
+    whole = (item for item in state_dict.items() if not is_cut.get(item[0].partition(".")[0], True))
+    return {**kept, **dict(whole)}
 
 
 def _places(state_dict: Collection[str]) -> set[Place]:

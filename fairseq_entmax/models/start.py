@@ -22,22 +22,18 @@ def heads_of_start(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
     Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
-    that of the model which was pruned. Where both models copy, so are the heads to copy by, and
-    their mapping if no option names one: heads that are left have other numbers than before. Unless
-    ``--copy-layer`` names another layer than that of the checkpoint.
+    that of the model which was pruned. Where both models copy, so are the heads to copy by, as heads
+    that are left have other numbers than before, unless ``--copy-layer`` names another layer.
 
-    Nothing where options say how many heads there are, and where training starts from
-    nothing, from a checkpoint that was not pruned, or from one that is of another model or cannot
-    be read (fairseq says so when it loads it).
+    Nothing where options say how many heads there are, and where training starts from nothing, or
+    from what was not pruned or cannot be read (fairseq says so when it loads it).
     """
     path = start_of_heads(args)
-    if path is None:
-        return {}
     try:
-        start = read_model(path)
+        start = read_model(path) if path is not None else None
     except (OSError, ValueError):
-        return {}
-    if not start.is_pruned:
+        start = None
+    if start is None or not start.is_pruned:
         return {}
     return {
         **_mappings_of_start(args, start),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from fairseq.modules import FairseqDropout
 from torch import Tensor
 from torch.nn import functional
 
@@ -35,7 +36,7 @@ def attend(
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
     has_more_keys = attention.bias_k is not None or attention.add_zero_attn
-    if (drops and dropout.p >= 1) or has_more_keys:
+    if (drops and (dropout.p >= 1 or _is_changed(dropout))) or has_more_keys:
         return None
     if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
         return None
@@ -84,6 +85,11 @@ def _function(
         return None
     dtype = compat.computing_dtype(query)
     return kernels.attention_for(query, dtype, attention.head_dim, formula)
+
+
+def _is_changed(dropout: Any) -> bool:
+    """Whether it is another module than fairseq's, or somebody sees what it is given."""
+    return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or has_hook(dropout)
 
 
 def has_hook(module: Any) -> bool:

@@ -79,12 +79,7 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
         lprobs, attention = super().forward_decoder(
             tokens, encoder_outs, incremental_states, temperature
         )
-        if attention is None:
-            raise ValueError(
-                f"--coverage-penalty {self.beta:g} needs the decoder's attention to the source, and "
-                f"{type(self.single_model).__name__} returns none: leave the option out, or take a "
-                f"model with cross-attention in its last decoder layer"
-            )
+        assert attention is not None
         state = incremental_states[0]
         # In float32 at least: half precision would lose steps of a long summary
         attention_now = attention.to(torch.promote_types(attention.dtype, torch.float32))

@@ -85,6 +85,14 @@ class EntmaxSummarizationTask(TranslationTask):
             is_stock = settings == SearchSettings() and ngram_size <= 0
             is_search = seq_gen_cls is None and not getattr(args, "score_reference", False)
             if is_search and not is_stock:
+                for model in models if settings.coverage_penalty else ():
+                    layers = getattr(getattr(model, "decoder", None), "layers", ())
+                    if not any(getattr(layer, "encoder_attn", None) for layer in layers):
+                        raise ValueError(
+                            f"--coverage-penalty {settings.coverage_penalty:g} needs the decoder's "
+                            f"attention to the source, and {type(model).__name__} has none: leave "
+                            f"the option out, or take a Transformer with cross-attention"
+                        )
                 extra["settings"] = settings
                 seq_gen_cls = SummarySearch
                 if getattr(args, "print_alignment", None):

@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import preloaded
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STUB = Path(__file__).with_name("stub.py")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 COMMANDS = ("preprocess", "train", "generate", "eval-lm", "interactive", "entmax")
-# Programs of examples/tools that import torch
-OF_TORCH = (
-    "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|"
-    "*pruned_generation.py*|*-m\\ claims*|*claims_record.py*|*claims_speed.py*"
-)
+# Programs that import torch
+OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*|*claims_speed.py*"
 
 
 class DryRun:

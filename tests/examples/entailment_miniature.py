@@ -49,64 +49,29 @@ def binary(sentence: str) -> str:
     return " ".join(f"( {word}" for word in words[:-1]) + f" {words[-1]}" + " )" * (len(words) - 1)
 
 
-def parse(sentence: str) -> str:
-    """A parse in the form of the Penn Treebank."""
-    return f"(ROOT (S {' '.join(f'(X {word})' for word in sentence.split())} (. .)))"
+def row(place: int) -> str:
+    """A line of a split's .jsonl."""
+    premise, hypothesis, gold, caption = pair(place)
+    fields = {"captionID": caption, "gold_label": gold, "pairID": f"{caption}r1{gold[0]}"}
+    for number, text in ((1, premise), (2, hypothesis)):
+        fields |= {f"sentence{number}": f"{text}.", f"sentence{number}_binary_parse": binary(text)}
+    return f"{json.dumps(fields)}\n"
 
 
-def rows(number: int, first: int) -> list[dict[str, str | list[str]]]:
-    """Lines of a split, as its .jsonl has them."""
-    found: list[dict[str, str | list[str]]] = []
-    for place in range(first, first + number):
-        premise, hypothesis, gold, caption = pair(place)
-        labels = [LABELS[place % 3]] if gold != "-" else ["neutral", "entailment", "", "", ""]
-        found.append(
-            {
-                "annotator_labels": labels,
-                "captionID": caption,
-                "gold_label": gold,
-                "pairID": f"{caption}r1{gold[0]}",
-                "sentence1": f"{premise}.",
-                "sentence1_binary_parse": binary(premise),
-                "sentence1_parse": parse(premise),
-                "sentence2": f"{hypothesis}.",
-                "sentence2_binary_parse": binary(hypothesis),
-                "sentence2_parse": parse(hypothesis),
-            }
-        )
-    return found
-
-
-def as_jsonl(lines: list[dict[str, str | list[str]]]) -> bytes:
-    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-
-
-def splits() -> dict[str, list[dict[str, str | list[str]]]]:
-    """The lines of each split, by its name in the archive."""
-    return {
-        "train": rows(TRAIN, 0),
-        "dev": rows(DEV, TRAIN),
-        "test": rows(TEST, TRAIN + DEV),
-    }
-
-
-def labelled(number: int, first: int) -> int:
-    """How many of these pairs have a label."""
-    return sum(pair(place).label != "-" for place in range(first, first + number))
-
-
-PAIRS = "/".join(
-    str(labelled(number, first))
-    for number, first in ((TRAIN, 0), (DEV, TRAIN), (TEST, TRAIN + DEV))
-)
+SPLITS = {
+    "train": range(TRAIN),
+    "dev": range(TRAIN, TRAIN + DEV),
+    "test": range(TRAIN + DEV, TRAIN + DEV + TEST),
+}
+PAIRS = "/".join(f"{sum(pair(n).label != '-' for n in places)}" for places in SPLITS.values())
 
 
 def write(folder: Path) -> Path:
     """Write the archive to a folder; the table of archives, with its true checksum."""
     folder.mkdir(parents=True, exist_ok=True)
     members = {"snli_1.0/README.txt": b"A miniature\n", "__MACOSX/._snli_1.0": b"\x00\x05"}
-    for split, lines in splits().items():
-        members[f"snli_1.0/snli_1.0_{split}.jsonl"] = as_jsonl(lines)
+    for split, places in SPLITS.items():
+        members[f"snli_1.0/snli_1.0_{split}.jsonl"] = "".join(map(row, places)).encode()
     archive = folder / "snli_1.0.zip"
     miniatures.write_zip(archive, members)
     return miniatures.write_table(folder, [archive])

@@ -45,20 +45,21 @@ def called(calls: list[list[str]], command: str, first: str = "") -> list[str]:
 
 
 class Steps:
-    """A recipe in a folder, with an environment; each step is called twice, and the second does nothing."""
+    """A recipe in a folder, with an environment; ``twice``, each step is called again and does nothing."""
 
-    def __init__(self, recipe: str, folder: Path, **environment: str) -> None:
+    def __init__(self, recipe: str, folder: Path, twice: bool = False, **environment: str) -> None:
         self.recipe, self.out, self.dry = recipe, folder / "out", DryRun(folder / "stubs")
+        self.twice = twice
         self.environment = {**TRIAL, **environment}
 
     def once(self, script: str, *arguments: object) -> tuple[list[list[str]], str]:
         command = (self.recipe, script, "--output", self.out, *arguments)
         said = self.dry(*command, **self.environment)
         calls = self.dry.calls()
-        again = self.dry(*command, **self.environment)
-        assert "done before" in again
-        work = [call for call in self.dry.calls() if call[0] not in ("python3", "fairseq-entmax")]
-        assert work == []
+        if self.twice:
+            assert "done before" in self.dry(*command, **self.environment)
+            again = {name for name, *_ in self.dry.calls()}
+            assert again <= {"python3", "fairseq-entmax"}
         return calls, said
 
     def prepared(self) -> str:
@@ -84,7 +85,8 @@ class Steps:
 
 @pytest.mark.parametrize("recipe", PAPERS)
 def test_a_recipe_of_a_paper_translates_what_the_archives_hold(recipe: str, tmp_path: Path) -> None:
-    steps = Steps(recipe, tmp_path, **raw(miniatures.write(recipe, tmp_path / "raw")))
+    table = raw(miniatures.write(recipe, tmp_path / "raw"))
+    steps = Steps(recipe, tmp_path, twice=recipe == PAPERS[0], **table)
     source, target = recipe.split("_")[-2:]
     preprocessed = steps.prepared()
     assert f"--source-lang {source} --target-lang {target} " in preprocessed
@@ -100,6 +102,8 @@ def test_a_recipe_of_a_paper_translates_what_the_archives_hold(recipe: str, tmp_
     assert f"--max-tokens {batch // frequency} " in trained
     assert f"--update-freq {frequency} --cpu" in trained
     assert "--required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1 " in trained
+    if recipe not in ("iwslt17_de_en", "wmt_en_ru"):
+        return  # the others of a paper are scored alike
     evaluated = steps.evaluated("entmax:alpha=1.33")
     (generated,) = called(evaluated, "fairseq-generate")
     beam = "--beam 5" if of_correia else "--beam 4 --lenpen 0.6"
@@ -143,6 +147,7 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
     """Of the small recipes, with two budgets."""
     steps = Steps("bible_es_en", tmp_path, TRIAL_PAIRS="240,16,12", BPE_SIZE="300")
     steps.prepared()
+    steps.twice = True
     models, trained = steps.pruned("--mapping", "entmax", "--budgets", "all=6,encoder=4")
     pruned = [
         f"{budget}-{role}" for budget in ("all6", "encoder4") for role in ("pruned", "scratch")
@@ -186,7 +191,8 @@ def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
 ) -> None:
     pairs = "/".join(map(str, STORIES.values()))
     table = raw(summary_miniatures.write(recipe, tmp_path / "raw"))
-    steps = Steps(recipe, tmp_path, **table, PAIRS=pairs, VOCABULARY=vocabulary)
+    twice = vocabulary == "words:300"
+    steps = Steps(recipe, tmp_path, twice, **table, PAIRS=pairs, VOCABULARY=vocabulary)
     preprocessed = steps.prepared()
     assert ("--srcdict" in preprocessed) == vocabulary.startswith("words")
     trained = steps.trained(model)
@@ -221,7 +227,8 @@ def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
 
 def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     table = raw(lm_miniatures.write("wikitext103", tmp_path / "raw"))
-    steps = Steps("wikitext103", tmp_path, **table, BLOCK_TOKENS="64", CONTEXT_WINDOW="48")
+    small = {"BLOCK_TOKENS": "64", "CONTEXT_WINDOW": "48"}
+    steps = Steps("wikitext103", tmp_path, twice=True, **table, **small)
     assert "--only-source " in steps.prepared()
     shutil.unpack_archive(tmp_path / "raw" / "wikitext-103-v1.zip", tmp_path)
     for split in ("train", "valid", "test"):
@@ -250,6 +257,7 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     assert found["word_perplexity"] == pytest.approx(2.718281828, rel=1e-6)  # 1 nat a word
     assert len(lines(run / "samples.txt")) == 5
     assert not (run / "alpha.txt").exists()
+    steps.twice = False
     models, pruned = steps.pruned("--budgets", "all=3")
     assert models == ["baseline", "all3-pruned"]
     assert "--criterion adaptive_loss_with_head_l0 --head-gates decoder-self " in pruned[1]
@@ -374,6 +382,12 @@ def test_titles_are_written_by_models_that_copy(
     }
     for model, said in wanted.items():
         assert said in steps.trained(model)
+    if marked:
+        steps.environment["VOCABULARY"] = "sentencepiece:8"
+        command = ("debian_headlines", "train.sh", "--output", steps.out, "--cpu", "copy")
+        said = steps.dry(*command, check=False, **steps.environment)
+        assert f"were prepared with VOCABULARY={vocabulary}: say so here, too" in said
+        return
     for model in ("copy", "no-copy"):
         steps.evaluated(model)
     calls, _ = steps.once("report.sh", "--cpu")
@@ -383,10 +397,6 @@ def test_titles_are_written_by_models_that_copy(
     models, pruned = steps.pruned("--budgets", "all=6")
     assert models == ["baseline", "all6-pruned"]
     assert any("--criterion copy_cross_entropy_with_head_l0 " in call for call in pruned)
-    steps.environment["VOCABULARY"] = "sentencepiece:8"
-    command = ("debian_headlines", "train.sh", "--output", steps.out, "--cpu", "copy")
-    said = steps.dry(*command, check=False, **steps.environment)
-    assert f"were prepared with VOCABULARY={vocabulary}: say so here, too" in said
 
 
 # --- the papers' claims ------------------------------------------------------

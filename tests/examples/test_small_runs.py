@@ -80,34 +80,20 @@ def losses(log: str) -> dict[int, tuple[float, float]]:
 # --- translation -------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def verses(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Few of the shipped verses, prepared."""
-    folder = tmp_path_factory.mktemp("verses")
+def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_path: Path) -> None:
     few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
-    run("bible_es_en", "prepare.sh", "--output", folder, "--workers", 1, **few)
-    return folder
-
-
-def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(verses: Path) -> None:
-    shared = ["--output", verses, "--cpu", "--epochs", 2, "--most-tokens", 313]
+    run("bible_es_en", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
+    shared = ["--output", tmp_path, "--cpu", "--epochs", 2, "--most-tokens", 313]
     model = ["entmax", "--dropout=0", "--log-interval=1", *TINY]
     one = losses(run("bible_es_en", "train.sh", *shared, "--name", "one", *model))
     two = [*shared, "--name", "two", "--processes", 2, *model]
-    log = verses / "runs" / "two" / "train.log"
+    log = tmp_path / "runs" / "two" / "train.log"
     kill_when(log, r"epoch 002: +5 /", [EXAMPLES / "bible_es_en" / "train.sh", *two])
     assert "goes on from its last checkpoint" in run("bible_es_en", "train.sh", *two)
     found = losses(log.read_text(encoding="utf-8"))
     assert len(found) == len(one) > 20
     for update, values in one.items():
         assert found[update] == pytest.approx(values, abs=2e-3), update
-    # One of them translates
-    said = run("bible_es_en", "evaluate.sh", "--output", verses, "--cpu", "--name", "one", "entmax")
-    bleu = re.search(r"BLEU\|nrefs:1\|case:mixed\|eff:no\|tok:13a\|\S* = ([0-9.]+) ", said)
-    assert bleu is not None
-    assert 0 <= float(bleu[1]) <= 100
-    assert len(lines(verses / "runs" / "one" / "test.hyp")) == 12
-    assert "learned: mean" in (verses / "runs" / "one" / "alpha.txt").read_text(encoding="utf-8")
 
 
 # --- summaries ---------------------------------------------------------------
@@ -190,5 +176,3 @@ def test_pairs_are_classified_with_the_words_that_attention_selects(tmp_path: Pa
         assert [word for word, _ in pooling["hypothesis"]] == hypothesis.split()
         assert {word for word, _ in pooling["premise"]} <= set(premise.split())
         assert sum(weight for _, weight in pooling["premise"]) == pytest.approx(1, abs=2e-3)
-    run("snli", "report.sh", *options, "--models", "fusedmax", **given)
-    assert (out / "compare" / "report.html").stat().st_size > 0

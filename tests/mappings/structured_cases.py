@@ -57,9 +57,6 @@ CASES = {
     ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-penalised = pytest.mark.parametrize(
-    "case", [CASES["fusedmax"], CASES["oscarmax"]], ids=["fusedmax", "oscarmax"]
-)
 
 
 def size_of(scores):
@@ -75,22 +72,17 @@ def largest_error(result, truth):
     return (result - truth).masked_fill(masked, 0.0).abs().max().item()
 
 
-def in_bfloat16(scores):
-    """Rounded to numbers that bfloat16 holds, of which many are equal; float64 all the same."""
-    return scores.bfloat16().double()
-
-
 def tied_rows(keys):
     """Rows of float64 that hold many equal scores, by name."""
     steps = random_rows(4, keys, 1.0, seed=keys + 1).sign()
     ramp = torch.arange(keys, dtype=torch.float64)
     return {
-        "normal": in_bfloat16(random_rows(4, keys, 1.0, seed=keys)),
-        "large": in_bfloat16(random_rows(4, keys, 30.0, seed=keys)),
+        "normal": random_rows(4, keys, 1.0, seed=keys).bfloat16().double(),
+        "large": random_rows(4, keys, 30.0, seed=keys).bfloat16().double(),
         "whole numbers": random_rows(4, keys, 2.0, seed=keys).round(),
         "constants": torch.tensor([[0.0], [-3.25], [0.1]], dtype=torch.float64).repeat(1, keys),
-        "ramps": in_bfloat16(torch.stack([ramp / 16, -ramp / 64, (ramp / 8).floor()])),
-        "random walks": in_bfloat16(steps.cumsum(-1) / 4),
+        "ramps": torch.stack([ramp / 16, -ramp / 64, (ramp / 8).floor()]),
+        "random walks": steps.cumsum(-1) / 4,
         "stairs": random_rows(4, keys // 8 + 1, 1.0, seed=keys).repeat_interleave(8, -1)[:, :keys],
     }
 

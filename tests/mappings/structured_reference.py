@@ -1,8 +1,7 @@
 """Independent references for the mappings with structure: definitions, solved slowly in float64.
 
-Nothing here is shared with the package. The proximal operator of total variation is found by
-Condat's sequential algorithm in exact fractions; by scipy's isotonic regression; sq-pnorm-max by bisection. What they are composed to is
-held to the objective that it is to be the best for.
+Nothing here is shared with the package: total variation by Condat's sequential algorithm in exact
+fractions, OSCAR by scipy's isotonic regression, sq-pnorm-max by bisection.
 """
 
 import functools
@@ -66,19 +65,6 @@ def tv_condat(row, strength):
                 high, high_sum, high_end = high + (high_sum + strength) / count, -strength, here
 
 
-# -- OSCAR -----------------------------------------------------------------------------------
-
-
-def oscar_on_simplex(row, strength):
-    """Ranks, without signs: what OSCAR is where no weight is negative."""
-    row = np.asarray(row, dtype=np.float64)
-    order = np.argsort(-row, kind="stable")
-    result = np.empty_like(row)
-    fit = isotonic_regression(row[order] + strength * np.arange(len(row)), increasing=False)
-    result[order] = fit.x
-    return result
-
-
 # -- whole rows --------------------------------------------------------------------------------
 
 
@@ -115,18 +101,17 @@ def exact_tv_row(row, strength):
     return result
 
 
-def _oscar_of_kept(function):
-    def apply(row, strength):
-        kept = ~np.isneginf(row)
-        result = np.full_like(row, -math.inf)
-        result[kept] = function(row[kept], strength)
-        return result
-
-    return apply
-
-
 prox_tv_rows = for_rows(lambda row, own: [float(value) for value in exact_tv_row(row, own)])
-oscar_on_simplex_rows = for_rows(_oscar_of_kept(oscar_on_simplex))
+
+
+@for_rows
+def oscar_on_simplex_rows(row, strength):
+    """Ranks, without signs: what OSCAR is where no weight is negative."""
+    order = np.argsort(-row, kind="stable")[: np.isfinite(row).sum()]
+    result = np.full_like(row, -math.inf)
+    fit = isotonic_regression(row[order] + strength * np.arange(len(order)), increasing=False)
+    result[order] = fit.x
+    return result
 
 
 def fusedmax_rows(scores, tv, alpha):

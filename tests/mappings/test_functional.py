@@ -1,12 +1,12 @@
 """Alpha-entmax as functions: values, gradients of any order, masks, dtypes, dimensions, errors."""
 
 import math
-import re
 
 import entmax as reference_package
 import pytest
 import torch
 from torch.autograd import functional
+from torch.profiler import ProfilerActivity, profile
 
 from fairseq_entmax.kernels import torch_ops
 from fairseq_entmax.mappings import (
@@ -18,7 +18,7 @@ from fairseq_entmax.mappings import (
     sparsemax,
     sq_pnorm_max,
 )
-from fairseq_entmax.mappings.functional import logit_of_alpha, map_scores
+from fairseq_entmax.mappings.functional import map_scores
 from tests.mappings.reference import (
     ALPHAS,
     ROW_LENGTHS,
@@ -29,7 +29,6 @@ from tests.mappings.reference import (
     random_rows,
     scores_derivative,
 )
-from tests.memory import memory_of
 
 FUNCTIONS = {
     "softmax": softmax,
@@ -171,18 +170,13 @@ def test_alpha_broadcasts_and_its_gradient_is_summed_over_the_rows_that_share_it
 def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim):
     scores = random_rows(4, 5, 1.0, seed=4).requires_grad_()
     alphas = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
-
-    def function(scores, alphas):
-        return entmax(scores, alphas if 1 < alpha < 2 else alpha, dim)
-
     inputs = (scores, alphas) if 1 < alpha < 2 else (scores,)
-    given = (
-        (lambda *own: function(own[0], own[-1]))
-        if len(inputs) > 1
-        else (lambda own: function(own, alphas))
-    )
-    assert torch.autograd.gradcheck(given, inputs, atol=1e-6, rtol=1e-5)
-    assert torch.autograd.gradgradcheck(given, inputs, atol=1e-5, rtol=1e-4)
+
+    def function(scores, alphas=alpha):
+        return entmax(scores, alphas, dim)
+
+    assert torch.autograd.gradcheck(function, inputs, atol=1e-6, rtol=1e-5)
+    assert torch.autograd.gradgradcheck(function, inputs, atol=1e-5, rtol=1e-4)
 
 
 def test_second_derivatives_at_the_ends_are_those_of_softmax_and_of_a_linear_function():
@@ -324,6 +318,18 @@ def test_scores_of_any_layout_and_of_none(function):
         assert function(torch.full((2, 1), score)).tolist() == [[1.0], [1.0]]
 
 
+def memory_of(action):
+    """Bytes held at the worst moment and at the end, by torch's record of its allocator."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        result = action()
+    events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak, held, result
+
+
 def test_memory_is_that_of_a_few_tensors_of_scores():
     scores = random_rows(4 * 8 * 64, 64, 1.0, dtype=torch.float32).view(4, 8, 64, 64)
     scores.requires_grad_()
@@ -342,33 +348,16 @@ def test_memory_is_that_of_a_few_tensors_of_scores():
     ("scores", "alpha", "dim", "message"),
     [
         (torch.zeros(2, 3), 0.999999, -1, "alpha must be from 1 .* to 2 .* not 0.999999"),
-        (torch.zeros(2, 3), 3, -1, "alpha must be from 1 .* to 2 .* not 3"),
         (torch.zeros(2, 3), NAN, -1, "alpha must be from 1 .* to 2 .* not nan"),
-        (torch.zeros(2, 3), None, -1, "alpha must be from 1 .* not None"),
         (torch.zeros(2, 3), "1.5", -1, "alpha must be a number or a tensor, not a text"),
         (torch.zeros(2, 3), torch.ones(()).int(), -1, "alpha must be a floating-point tensor"),
         (torch.zeros(2, 3), torch.tensor([[1.2], [2.5]]), -1, "alpha must be from 1 .* not 2.5"),
-        (torch.zeros(2, 3), torch.tensor([[1.2], [NAN]]), -1, "alpha must be from 1 .* not nan"),
         (torch.zeros(2, 4), torch.full((3, 1), 1.5), -1, r"\(3, 1\) does not broadcast to \(2, 1"),
         (torch.zeros(2, 4), 1.5, 2, r"dim must be from -2 to 1 .*\(2, 4\), not 2"),
-        (
-            torch.zeros(2, 4).int(),
-            1.5,
-            -1,
-            "scores must be a floating-point tensor, not torch.int32",
-        ),
+        (torch.zeros(2, 4).int(), 1.5, -1, "scores must be a floating-point tensor, not torch.int"),
         (torch.tensor(1.0), 1.5, -1, "scores must have a dimension for the keys"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused(scores, alpha, dim, message):
     with pytest.raises(ValueError, match=message):
         entmax(scores, alpha, dim)
-
-
-def test_logit_of_alpha_is_the_inverse_of_the_sigmoid():
-    for alpha in (1.001, 1.3, 1.5, 1.999):
-        logit = torch.tensor(logit_of_alpha(alpha), dtype=torch.float64)
-        assert (1.0 + torch.sigmoid(logit)).item() == pytest.approx(alpha, abs=1e-12)
-    for end in (1.0, 2.0):
-        with pytest.raises(ValueError, match=re.escape("strictly between 1 and 2")):
-            logit_of_alpha(end)

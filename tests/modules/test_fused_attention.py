@@ -11,12 +11,12 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
-from fairseq_entmax.modules import fused
+from fairseq_entmax.modules import fused, mark_future_mask, masks
 from fairseq_entmax.modules.fused import softmax_attention
 from fairseq_entmax.modules.gates import HardConcreteGate
 from tests.kernels.native.support import can_build, needs_compiler
 from tests.modules.test_attention import HEADS, KINDS, QUERIES, inputs, left_padding, make
-from tests.support import batch, build_model
+from tests.support import build_model
 
 APART = "sparsemax|entmax|softmax|entmax"
 BACKENDS = [kernels.NATIVE, kernels.TRITON]
@@ -136,6 +136,37 @@ def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alon
     assert len(calls) == 6
 
 
+@needs_compiler
+def test_a_dropout_or_a_mapping_that_was_changed_is_called(calls):
+    seen = []
+    for kind, change in (
+        (
+            "encoder-self",
+            lambda one: one.dropout_module.register_forward_hook(lambda *call: seen.append(call)),
+        ),
+        ("cross", lambda one: setattr(one.mapping, "forward", lambda z: seen.append(z) or z.exp())),
+    ):
+        module = trained(kind=kind)
+        attend(module, kind)
+        change(module)
+        attend(module, kind)
+    assert (len(calls), len(seen)) == (2, 2)
+
+
+def test_a_decoder_says_that_the_future_is_hidden(monkeypatch):
+    seen = []
+
+    def kernel(query, key, value, **options):
+        seen.append((options["causal"], options["attn_mask"]))
+        return torch.zeros_like(query)
+
+    monkeypatch.setattr(kernels, "attention_for", lambda *_: kernel)
+    query, key, mask = inputs("decoder-self", torch.float32)
+    module = make("decoder-self", "entmax", torch.float32)
+    module(query, key, key, attn_mask=mark_future_mask(mask), need_weights=False)
+    assert seen == [(True, None)]
+
+
 def by_fairseq(run, query):
     layer = nn.Module()
     layer.forward = run
@@ -243,27 +274,9 @@ def test_padding_without_dimensions_is_none(calls):
     assert torch.equal(none, empty)
 
 
-@needs_compiler
-def test_a_decoder_says_that_its_mask_hides_the_future(monkeypatch):
-    causal, original = [], native_attention.attention
-
-    def watched(*arguments, **options):
-        causal.append((options["causal"], options["attn_mask"]))
-        return original(*arguments, **options)
-
-    monkeypatch.setattr(native_attention, "attention", watched)
-    model, sample, outputs = (
-        build_model(decoder_layers=1, encoder_layers=1),
-        batch([5, 6], [7, 4]),
-        [],
-    )
-    for name in (kernels.NATIVE, kernels.TORCH):
-        monkeypatch.setenv(kernels.VARIABLE, name)
-        with torch.no_grad():
-            outputs.append(model(**sample["net_input"])[0])
-    # Encoder, decoder; cross-attention gives weights
-    assert causal == [(False, None), (True, None)]
-    torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)
+def test_a_decoder_says_that_its_mask_hides_the_future():
+    mask = build_model().decoder.buffered_future_mask(torch.zeros(5, 2, 16))
+    assert masks.hides_future_alone(mask)
 
 
 # Softmax by torch's fused attention where fairseq's attention is not it: with gates, and across

@@ -59,16 +59,13 @@ def test_the_command_writes_a_smaller_checkpoint_and_prints_what_changed(folder,
     for attention, after in report.heads_after.items():
         expected = ["8", str(sum(after)), ",".join(map(str, after))]
         assert rows[f"heads {attention}"] == expected
-    assert rows["parameters"] == [
-        f"{report.parameters_before:,}",
-        f"{report.parameters_after:,}",
-    ]
-    assert rows["bytes of weights"] == [
-        f"{report.weight_bytes_before:,}",
-        f"{report.weight_bytes_after:,}",
-    ]
-    sizes = [f"{(folder / name).stat().st_size:,}" for name in ("gated.pt", "small.pt")]
-    assert rows["bytes of the file"] == sizes
+    sizes = [(folder / name).stat().st_size for name in ("gated.pt", "small.pt")]
+    for name, *numbers in (
+        ("parameters", report.parameters_before, report.parameters_after),
+        ("bytes of weights", report.weight_bytes_before, report.weight_bytes_after),
+        ("bytes of the file", *sizes),
+    ):
+        assert rows[name] == [f"{number:,}" for number in numbers]
     last = printed.splitlines()[-1]
     assert last.startswith(f"{len(report.undecided)} heads had a gate strictly between 0 and 1")
     for head, gate in report.undecided.items():

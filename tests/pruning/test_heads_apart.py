@@ -10,6 +10,7 @@ from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.pruning.test_surgery import (
     ALL,
+    PRENORM,
     logits,
     rebuilt,
     settings_of,
@@ -52,23 +53,30 @@ def varied(**options):
     return model
 
 
-def head_values(model, attention, layer):
-    (mapping,) = (
-        module.mapping
-        for name, number, module in attention_modules(model)
-        if (name, number) == (attention, layer)
-    )
-    return mapping.head_values()
+def head_values(model):
+    values = {(name, layer): module for name, layer, module in attention_modules(model)}
+    return values["cross", 1].mapping.head_values()
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
-def test_a_pruned_model_gives_what_the_whole_one_gives_without_these_heads(options):
-    whole = varied(**options)
-    smaller = rebuilt(prune_state(state_of(whole, **options), "some.pt", GONE)[0])
-    expected = without(whole, GONE)
+@pytest.mark.parametrize(
+    ("arch", "options"),
+    [
+        ("transformer", {}),
+        ("transformer", PRENORM),
+        *(("entmax_transformer", options) for options in OPTIONS),
+    ],
+    ids=str,
+)
+def test_a_pruned_model_gives_what_the_whole_one_gives_without_these_heads(arch, options):
+    whole = varied(arch=arch, **options)
+    pruned, report = prune_state(state_of(whole, arch, **options), "some.pt", GONE)
+    assert report.heads_after == {"encoder-self": [3, 4], "decoder-self": [1, 0], "cross": [4, 2]}
+    smaller, expected = rebuilt(pruned), without(whole, GONE)
     torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
     assert translations(smaller) == translations(expected)
-    before, after = head_values(whole, "cross", 1), head_values(smaller, "cross", 1)
+    if arch == "transformer":
+        return
+    before, after = head_values(whole), head_values(smaller)
     for name, values in after.items():
         own = before[name] if len(before[name]) == 1 else before[name][[1, 2]]
         torch.testing.assert_close(

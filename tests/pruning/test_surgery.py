@@ -208,31 +208,6 @@ def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
             assert torch.equal(other.q_proj.weight, one.q_proj.weight[kept])
 
 
-NAMED = {
-    Head("encoder-self", 0, 1),
-    Head("cross", 1, 0),
-    Head("cross", 1, 3),
-    *(Head("decoder-self", 1, head) for head in range(4)),
-}
-
-
-@pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
-def test_named_heads_are_taken_out_of_a_stock_transformer(norm):
-    stock = trained("transformer", **norm)
-    state = state_of(stock, "transformer", **norm)
-    pruned, report = prune_state(state, "stock.pt", NAMED)
-    assert report.heads_after == {
-        "encoder-self": [3, 4],
-        "decoder-self": [4, 0],
-        "cross": [4, 2],
-    }
-    smaller = rebuilt(pruned)
-    assert type(smaller).__name__ == "EntmaxTransformerModel"
-    expected = without(stock, NAMED)
-    torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
-    assert translations(smaller) == translations(expected)
-
-
 def test_a_pruned_checkpoint_can_be_pruned_again():
     gated = trained(head_gates=ALL, seed=2)
     first, report = prune_state(state_of(gated, head_gates=ALL), "some.pt")

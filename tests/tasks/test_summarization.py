@@ -13,7 +13,7 @@ from fairseq_entmax.tasks.summarization import (
     SummarizationConfig,
     split_tokens,
 )
-from tests.support import batch, build_model, tiny_task
+from tests.support import build_model, tiny_task
 
 WORDS = ("w4", "w7")
 
@@ -45,21 +45,6 @@ def test_tokens_become_indices_of_the_dictionary(text):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"no_repeat_ngram_except": "w4 w99"}, "--no-repeat-ngram-except got 'w99', which is not"),
-        ({"length_penalty": "wo"}, "--length-penalty got 'wo': give average or wu"),
-        ({"coverage_penalty": -1.0}, "--coverage-penalty got '-1.0': give a number from 0"),
-        ({"coverage_penalty": float("nan")}, "--coverage-penalty got 'nan': give a number from 0"),
-        ({"coverage_penalty": float("inf")}, "--coverage-penalty got 'inf': give a number from 0"),
-    ],
-)
-def test_a_wrong_option_is_refused_in_a_sentence(options, message):
-    with pytest.raises(ValueError, match=message):
-        make_task(**options)
-
-
-@pytest.mark.parametrize(
     ("options", "arguments", "message"),
     [
         ({"coverage_penalty": 5.0}, {"sampling": True}, "--coverage-penalty 5 .* --sampling"),
@@ -69,9 +54,16 @@ def test_a_wrong_option_is_refused_in_a_sentence(options, message):
         ({"length_penalty": "wu"}, {"lenpen": 1e9}, "--lenpen got 1000000000.0"),
         ({}, {"coverage_penalty": "much"}, "--coverage-penalty got 'much'"),
         ({}, {"length_penalty": "no"}, "--length-penalty got 'no'"),
+        # Of the task alone
+        ({"no_repeat_ngram_except": "w4 w99"}, {}, "--no-repeat-ngram-except got 'w99', which is"),
+        ({"length_penalty": "wo"}, {}, "--length-penalty got 'wo': give average or wu"),
+        *(
+            ({"coverage_penalty": float(value)}, {}, f"got '{value}': give a number from 0")
+            for value in ("-1.0", "nan", "inf")
+        ),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(options, arguments, message):
+def test_wrong_options_and_those_that_do_not_go_together_are_refused(options, arguments, message):
     with pytest.raises(ValueError, match=message):
         generator(make_task(**options), **arguments)
 
@@ -84,8 +76,9 @@ def test_sampling_takes_the_length_penalty():
 
 def test_coverage_needs_cross_attention():
     model, task = build_model(no_cross_attention=True), make_task(coverage_penalty=5.0)
-    with pytest.raises(ValueError, match=r"--coverage-penalty 5 needs .*none"):
-        task.inference_step(generator(task, [model]), [model], batch([5, 3], [4, 4]))
+    for models in ([model], [build_model(), model]):
+        with pytest.raises(ValueError, match=r"--coverage-penalty 5 needs .* has none"):
+            generator(task, models)
     assert generator(make_task(length_penalty="wu"), [model])
 
 

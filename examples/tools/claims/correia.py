@@ -57,8 +57,6 @@ def bleu(corpus: Corpus) -> Finding:
 
 
 class Distribution(NamedTuple):
-    """Whether α has two modes over the heads of all layers and seeds."""
-
     finding: Finding
     p: float
     fit: Mixture
@@ -222,7 +220,6 @@ def _spread(run: Run, attention: str) -> float:
 
 
 def _diversities(run: Run, attention: str) -> list[float]:
-    """Of the layers that have one, the bottom first."""
     found = [entry.get("diversity") for entry in run.layers(attention)]
     values = [float(value) for value in found if value is not None]
     if not values:

@@ -15,7 +15,6 @@ from claims.statistics import Bootstrap, HeadStatistic
 from claims.words import name_of, of_bootstrap, signed
 
 SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax"
-OF_EACH = (SOFTMAX, LEARNED)  # the models that are pruned and ablated
 PLAIN = {"size": record.LARGE, "role": TRAINED}
 LITTLE = {"size": record.SMALL, "role": TRAINED}
 ALL, HALF, ENCODER = "all24", "all36", "encoder4"
@@ -38,7 +37,6 @@ def each(runs: Iterable[Any], measure: Callable[[Any], float]) -> Array:
 
 
 def gap(pairs: Pairs, measure: Callable[[Run], float]) -> Array:
-    """By how much the first of each pair has more."""
     return numpy.array([measure(one) - measure(other) for one, other in pairs])
 
 
@@ -54,12 +52,10 @@ def more(
     digits: int = 2,
     test: str = "interval over seeds",
 ) -> Finding:
-    """Whether differences of seeds are above 0."""
     return Finding(more_than(differences, margin=margin), signed(differences, digits), test)
 
 
 def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding:
-    """What is found of each model: the claim needs them all."""
     return several({name_of(model): judge(model) for model in models})
 
 
@@ -86,7 +82,6 @@ def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) ->
 def bleu(
     corpus: Corpus, model: str, rule: Callable[..., Decision], other: str = SOFTMAX, **options: Any
 ) -> Finding:
-    """BLEU of a small model against another."""
     pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
     return compare_bleu(pairs, rule, **options)
 
@@ -168,7 +163,6 @@ def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[
 
 
 def pruned_with_baseline(corpus: Corpus, model: str, budget: str) -> Pairs:
-    """Each pruned model with the one that it was pruned from."""
     wanted = {"role": PRUNED, "budget": budget}
     return corpus.pairs(wanted, {"role": TRAINED}, model=model, size=record.LARGE)
 
@@ -222,7 +216,6 @@ def _timed(corpus: Corpus) -> dict[str, Any]:
 
 
 def timed_run(corpus: Corpus, model: str, role: str = TRAINED, **wanted: str) -> Run:
-    """The run of which speed was measured."""
     wanted = {"model": model, "role": role, **wanted}
     timed = _timed(corpus)
     runs = [run for run in corpus.runs if run.size == record.LARGE and run.run in timed]

@@ -28,15 +28,11 @@ class Mixture:
 
     @property
     def bimodal(self) -> bool:
-        """Whether two components fit better, and make two modes."""
         return self.gain > 0 and self.modes == 2
 
 
 def dip(values: Sequence[float]) -> float:
-    """The dip: how far the empirical distribution is, at least, from all unimodal ones.
-
-    Source: Hartigan and Hartigan 1985, *The Dip Test of Unimodality*; Hartigan 1985, AS 217.
-    """
+    """How far the empirical distribution is from all unimodal ones (Hartigan 1985, AS 217)."""
     x, counts = numpy.unique(numpy.asarray(values, dtype=numpy.float64), return_counts=True)
     # The distribution jumps at each value, here counted in values: from `before` to `after`
     after = numpy.cumsum(counts)
@@ -104,10 +100,7 @@ def dip_test(values: Sequence[float]) -> tuple[float, float]:
 
 
 def dip_power(means: tuple[float, float], deviation: float, count: int) -> float:
-    """How often the dip test finds two modes at 0.05 where there are two.
-
-    Of as many values of two Gaussians of equal shares, each with this deviation.
-    """
+    """How often the dip test finds two modes at 0.05, of as many values of two Gaussians of equal shares."""
     null = numpy.sort(_simulated_dips(count))
     generator = numpy.random.RandomState(SEED)
     upper = generator.random_sample((POWERED, count)) < 0.5
@@ -119,7 +112,6 @@ def dip_power(means: tuple[float, float], deviation: float, count: int) -> float
 
 
 def mixture_fit(values: Sequence[float]) -> Mixture:
-    """Fit one Gaussian and a mixture of two by maximum likelihood."""
     x = numpy.asarray(values, dtype=numpy.float64)
     generator = numpy.random.RandomState(SEED)
     one = float(_log_density(x, x.mean(), x.std()).sum())
@@ -137,7 +129,6 @@ def mixture_fit(values: Sequence[float]) -> Mixture:
 
 
 def _log_density(x: Array, mean: Any, deviation: Any) -> Any:
-    """Of a Gaussian."""
     return -0.5 * ((x - mean) / deviation) ** 2 - numpy.log(deviation * math.sqrt(2 * math.pi))
 
 

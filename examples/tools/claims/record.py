@@ -131,8 +131,6 @@ Pairs = list[tuple[Run, Run]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """All runs of one corpus, and what was measured of their speed."""
-
     name: str
     runs: Sequence[Run]
     speed: Mapping[str, Any] | None = None

@@ -18,8 +18,6 @@ LEVEL = 0.05  # of all tests
 
 
 class Decision(NamedTuple):
-    """A verdict and its reason."""
-
     verdict: str
     why: str
 
@@ -32,7 +30,6 @@ class Finding(NamedTuple):
     test: str = "–"
 
     def but(self, verdict: str, why: str) -> Finding:
-        """With another decision."""
         return self._replace(decision=Decision(verdict, why))
 
     def denied(self) -> Finding:
@@ -58,7 +55,6 @@ class Claim(NamedTuple):
     counted: bool = False
 
     def judged(self, corpus: Corpus) -> Finding:
-        """What a corpus says of it."""
         try:
             return self.judge(corpus)
         except NotInRecord as error:
@@ -124,10 +120,7 @@ loses_at_most = partial(within, most=math.inf, what="losses")
 
 
 def in_each(seeds: Sequence[object], what: str) -> Decision:
-    """Decide whether something is so in each seed, such as that its model has heads with a role.
-
-    It is asked of trainings, as the papers mean it; one model would be proved by a single seed.
-    """
+    """Whether something is so in each seed, as it is asked of trainings and not of one model."""
     if len(seeds) < 2:
         return ONE_SEED
     if all(seeds):
@@ -164,7 +157,6 @@ def over_heads(
 
 
 def negated(decision: Decision) -> Decision:
-    """Of a claim that something is not so."""
     other = {HOLDS: FAILS, FAILS: HOLDS}.get(decision.verdict, UNDECIDED)
     return Decision(other, decision.why)
 

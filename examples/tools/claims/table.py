@@ -24,7 +24,7 @@ QUICK = (
 SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
-NAMES = {None: "", **words.NAMES, **MAPPINGS}
+NAMES = {**words.NAMES, **MAPPINGS}
 ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
 
@@ -39,7 +39,7 @@ def _claims() -> dict[str, Claim]:
             if "rule" in given:
                 given["rule"] = getattr(rules, given["rule"])
             source = ", ".join([paper, *([entry["source"]] if "source" in entry else [])])
-            for model in entry.get("models", [None]):
+            for model in entry.get("models", [""]):
                 own = {**given, **({"model": model} if model else {})}
                 text, measure = (
                     entry[part].replace("{model}", NAMES.get(model, model))
@@ -57,7 +57,6 @@ Findings = Sequence[tuple[Claim, Mapping[str, Finding]]]
 
 
 def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
-    """``claims.md``."""
     findings: Findings = [
         (claim, {corpus.name: claim.judged(corpus) for corpus in corpora})
         for claim in CLAIMS.values()
@@ -205,7 +204,6 @@ def _of_attentions(runs: Sequence[Run], *path: str) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; the first row has the titles."""
     titles, *others = ([" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows)
     lines = [titles, ["---"] * len(titles), *others]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -300,7 +300,6 @@ Left = Mapping[str, int]  # of each attention, how many heads
 
 
 def _left(pairs: Pairs) -> list[Left]:
-    """How many heads pruned models have."""
     return [{name: sum(run.heads[name]) for name in ATTENTIONS} for run, _ in pairs]
 
 

@@ -18,7 +18,6 @@ NAMES = {
 
 
 def name_of(model: str) -> str:
-    """A model's mapping as the papers call it."""
     return NAMES.get(model, model)
 
 

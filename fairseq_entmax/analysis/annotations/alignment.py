@@ -64,6 +64,8 @@ def _fold(text: str) -> str:
 
 def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     text = "".join(words)
+    if not text and not any(subwords):
+        return [NO_WORD] * len(subwords)
     word_at = [number for number, word in enumerate(words) for _ in word]
     # Where each subword can begin, by those before it; then without what those behind it rule out
     places = [{0}]

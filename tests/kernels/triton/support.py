@@ -47,16 +47,12 @@ for case in json.load(sys.stdin):
 
 
 def compile_for_h100(cases):
-    """Compile kernels, for an H100 or another, without the interpreter; no GPU is needed.
+    """Compile kernels without the interpreter; no GPU is needed.
 
-    Args:
-        cases: dicts of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
-            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers that
-            Triton looks at, ``aligned``, and the ``architecture`` if it is no H100's, as 80.
-
-    Returns:
-        For each the bytes of its code, those of shared memory that a program takes, and the names
-        of parameters whose values Triton does not look at.
+    Each of the cases is a dict of ``module``, ``kernel``, the type of its ``pointer`` parameters,
+    other ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers that
+    Triton looks at, ``aligned``, and the ``architecture`` if it is no H100's. Returns for each the
+    bytes of its code and of shared memory, and the parameters that Triton does not look at.
     """
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     result = subprocess.run(

@@ -21,39 +21,21 @@ def _brute_force(values):
 
 
 def _to_mode_at(mode, x, before, after):
-    # Unknown: the distribution up to the mode, from the mode on, and the distance
-    size = len(x) + 2
-    rows, bounds = [], []
-
-    def at_most(bound, **terms):
-        row = numpy.zeros(size)
-        for name, factor in terms.items():
-            row[int(name[1:])] += factor
-        rows.append(row)
-        bounds.append(bound)
-
-    def near(place, low, high):
-        at_most(high, **{f"v{place}": 1, f"v{size - 1}": -1})
-        at_most(-low, **{f"v{place}": -1, f"v{size - 1}": -1})
-
-    place = [*range(mode + 1)], [*range(mode + 1, len(x) + 1)]
-    for i in range(mode):
-        near(place[0][i], after[i], before[i])
-    near(mode, before[mode], before[mode])
-    near(mode + 1, after[mode], after[mode])
-    for i in range(mode + 1, len(x)):
-        near(i + 1, after[i], before[i])
-    for i in range(len(x)):
-        at_most(0, **{f"v{i}": 1, f"v{i + 1}": -1})
-    points = [*x[: mode + 1], *x[mode:]]
-    for part, sign in zip(place, (1, -1), strict=True):
-        for left, middle, right in zip(part, part[1:], part[2:], strict=False):
-            one, two = points[middle] - points[left], points[right] - points[middle]
-            slopes = {f"v{left}": -1 / one, f"v{middle}": 1 / one + 1 / two, f"v{right}": -1 / two}
-            at_most(0, **{name: sign * factor for name, factor in slopes.items()})
-    goal = numpy.zeros(size)
-    goal[-1] = 1
-    found = linprog(goal, A_ub=numpy.array(rows), b_ub=bounds, bounds=[(0, 1)] * size)
+    # Unknown: the distribution up to the mode and from the mode on, which has two values, and the distance
+    unit = numpy.eye(len(x) + 1)
+    low = [*after[:mode], before[mode], *after[mode:]]
+    high = [*before[: mode + 1], after[mode], *before[mode + 1 :]]
+    parts = (unit[: mode + 1], x[: mode + 1]), (unit[mode + 1 :], x[mode:])
+    left, right = (numpy.diff(part, axis=0) / numpy.diff(at)[:, None] for part, at in parts)
+    rising = -numpy.diff(unit, axis=0)
+    bent = numpy.concatenate([-numpy.diff(left, axis=0), numpy.diff(right, axis=0)])
+    rows = numpy.concatenate([unit, -unit, rising, bent])
+    distance = numpy.zeros(len(rows))
+    distance[: 2 * len(unit)] = -1
+    bounds = [*high, *numpy.negative(low), *numpy.zeros(len(rising) + len(bent))]
+    goal = [*numpy.zeros(len(unit)), 1]
+    least = numpy.column_stack([rows, distance])
+    found = linprog(goal, A_ub=least, b_ub=bounds, bounds=[(0, 1)] * len(goal))
     return found.fun if found.success else 1.0
 
 
@@ -69,16 +51,16 @@ def test_the_dip_is_the_least_distance_to_a_unimodal_distribution(kind):
         assert dip(list(values)) == pytest.approx(_brute_force(values), abs=1e-9)
 
 
-def test_two_values_of_equal_share_have_the_largest_dip():
-    assert dip([0.0] * 5 + [1.0] * 5) == pytest.approx(0.25)
-
-
-def test_an_even_distribution_has_the_least_dip():
-    assert dip(list(range(20))) == pytest.approx(1 / 40)
-
-
-def test_many_equal_values_at_the_mode_are_unimodal():
-    assert dip([0.0, *[5.0] * 6, 10.0]) == pytest.approx(1 / 16)
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.0] * 5 + [1.0] * 5, 0.25),  # the largest of all
+        (range(20), 1 / 40),  # and the least
+        ([0.0, *[5.0] * 6, 10.0], 1 / 16),  # many equal values at the mode are unimodal
+    ],
+)
+def test_dips_that_are_known(values, expected):
+    assert dip(list(values)) == pytest.approx(expected)
 
 
 # Hartigan and Hartigan 1985, table 1, with the digits of its later recomputation in R's diptest
