@@ -10,29 +10,17 @@ ENTMAX, GATES, PRUNED = COLUMNS = range(3)
 
 @dataclass(frozen=True)
 class Run:
-    """Options that are trained together.
-
-    Attributes:
-        options: that the chapter names.
-        beside: other options that they need.
-        task: what is trained: ``translation``, ``multilingual`` or ``text``.
-        columns: with what it is trained.
-        changes_nothing: whether losses are those without these options, to the last digit.
-        still: parameters that need not move, by a part of their names.
-        start: from which checkpoint it starts: ``stock``, ``bart`` or ``entmax``; else from none.
-        criterion: without the penalty on heads.
-        shares: embeddings, as ``--share-all-embeddings``.
-    """
+    """Options that are trained together."""
 
     options: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()  # others that they need
     task: str = "translation"
     columns: tuple[int, ...] = tuple(COLUMNS)
-    changes_nothing: bool = False
-    still: tuple[str, ...] = ()
-    start: str = ""
-    criterion: str = "label_smoothed_cross_entropy"
-    shares: bool = True
+    changes_nothing: bool = False  # in the losses, to the last digit
+    still: tuple[str, ...] = ()  # parameters that need not move, by a part of their names
+    start: str = ""  # the checkpoint: stock, bart or entmax
+    criterion: str = "label_smoothed_cross_entropy"  # without the penalty on heads
+    shares: bool = True  # embeddings
 
 
 ALIGNING = "label_smoothed_cross_entropy_with_alignment"
@@ -127,11 +115,16 @@ _UNFIT = (
     "--criterion label_smoothed_cross_entropy does not train a model with "
     "--adaptive-softmax-cutoff: give --criterion adaptive_loss, or leave the cutoffs out"
 )
+_NO_CUTOFFS = (
+    "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, such as 20000,60000: "
+    "give it, or --criterion cross_entropy"
+)
 # Each with the column in which it is refused, and the sentence
 REFUSALS = {
     "encoder layerdrop": (Run(LAYERDROP[:1]), GATES, _layerdrop("encoder")),
     "decoder layerdrop": (Run(LAYERDROP[1:]), GATES, _layerdrop("decoder")),
     "cutoffs": (Run(("--adaptive-softmax-cutoff=100,300",)), ENTMAX, _UNFIT),
+    "no cutoffs": (Run(beside=LEGACY, criterion="adaptive_loss"), ENTMAX, _NO_CUTOFFS),
     "xFormers": (
         Run(("--encoder-xformers-att-config={}",)),
         ENTMAX,

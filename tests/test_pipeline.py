@@ -48,14 +48,9 @@ def test_the_baseline_differs_by_the_architecture_and_the_folder_alone(name):
     stock = block_with("--arch transformer").replace("runs/stock", "runs/entmax")
     ours = "".join(block for block in BLOCKS if "runs/stock" not in block)
     words = [command(name, text).split() for text in (ours, stock)]
-    changed = [line for line in difflib.ndiff(*words) if line[0] in "+-"]
-    expected = {
-        "fairseq-train": {
-            *("- entmax_transformer", "- --attn-mapping", "- entmax", "+ transformer"),
-        },
-        "fairseq-generate": set(),
-    }
-    assert set(changed) == expected[name]
+    changed = {line for line in difflib.ndiff(*words) if line[0] in "+-"}
+    expected = {"- entmax_transformer", "- --attn-mapping", "- entmax", "+ transformer"}
+    assert changed == (expected if name == "fairseq-train" else set())
 
 
 def test_every_command_of_fairseq_that_reads_data_leaves_no_sentence_out():
@@ -80,17 +75,21 @@ def walked(tmp_path_factory):
     for language, column in (("es", 3), ("en", 4)):
         text = "".join(f"{verse[column].strip()}\n" for verse in verses)
         (folder / f"corpus.{language}").write_text(text, encoding="utf-8")
-    script = "set -euo pipefail\n" + "\n".join(BLOCKS)
+    return folder, run("\n".join(BLOCKS), folder, folder).stdout
+
+
+def run(script, folder, working):
+    """A script of the pages, with the commands of a trial, in a working folder."""
+    path = f"{folder / 'bin'}:{preloaded.path(PATH)}"
     result = subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{wrappers}:{path}", "OMP_NUM_THREADS": "1"},
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=working,
+        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        check=False,
     )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return folder, result.stdout
+    return result
 
 
 def lines(path):
@@ -117,38 +116,24 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
 
 
 @pytest.mark.slow
-def test_no_text_is_in_two_of_the_three(walked):
+def test_no_text_is_in_two_of_the_three_and_both_kinds_of_subwords_cut_every_line(walked):
     folder, _ = walked
     for language in ("es", "en"):
-        text = {x: lines(folder / "text" / f"{x}.{language}") for x in ("train", "valid", "test")}
-        assert min(map(len, text.values())) > 20
-        everything = [line for split in text.values() for line in split]
+        names = [f"{split}.{language}" for split in ("train", "valid", "test")]
+        everything = [line for name in names for line in lines(folder / "text" / name)]
         assert len(set(everything)) == len(everything)
-
-
-@pytest.mark.slow
-def test_both_kinds_of_subwords_cut_every_line(walked):
-    folder, _ = walked
-    for split in ("train", "valid", "test"):
-        for language in ("es", "en"):
-            text = lines(folder / "text" / f"{split}.{language}")
-            pieces = lines(folder / "bpe" / f"{split}.{language}")
+        for name in names:
+            text, pieces = lines(folder / "text" / name), lines(folder / "bpe" / name)
+            assert len(text) > 20
             assert ["".join(x.split()).replace("▁", " ").strip() for x in pieces] == [
                 " ".join(x.split()) for x in text
             ]
-            assert len(lines(folder / "merges" / f"{split}.{language}")) == len(text)
+            assert len(lines(folder / "merges" / name)) == len(text)
 
 
 # --- the commands of the README -----------------------------------------------
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/pipeline.md"])
-def test_no_command_hides_its_options(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-        assert "…" not in block
 
 
 @pytest.mark.slow
@@ -161,18 +146,6 @@ def test_the_readmes_commands_train_and_translate(walked, tmp_path):
     shutil.copytree(folder / "data-bin", tmp_path / "data-bin")
     small = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-layers 1 --decoder-layers 1"
     script = block.replace("-lang de", "-lang es").replace("--max-epoch", f"{small} --max-epoch")
-    result = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{script}"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{folder / 'bin'}:{preloaded.path(PATH)}",
-            "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    result = run(script, folder, tmp_path)
     assert "Generate test with beam=5: BLEU4" in result.stdout + result.stderr
     assert (tmp_path / "checkpoints" / "alpha.jsonl").exists()

@@ -1,6 +1,5 @@
 """tests/preloaded.py: a command that is forked does what the installed command does."""
 
-import os
 import subprocess
 
 import pytest
@@ -35,17 +34,3 @@ def test_status_and_last_words_are_those_of_the_installed_command(name, argument
     for one, other in ((forked.stdout, direct.stdout), (forked.stderr, direct.stderr)):
         assert one.count(" | INFO | ") == other.count(" | INFO | ")
         assert one.count("INFO:") == other.count("INFO:")
-
-
-def test_shell_scripts_find_the_commands_and_their_status():
-    script = "fairseq-entmax user-dir; fairseq-entmax nothing 2>/dev/null; echo $?"
-    result = subprocess.run(
-        ["bash", "-c", script],
-        env={**os.environ, "PATH": preloaded.path(f"{COMMANDS}:/usr/bin:/bin")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    place, status = result.stdout.splitlines()
-    assert place.endswith("fairseq_entmax")
-    assert status == "2"

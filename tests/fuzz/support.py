@@ -56,15 +56,14 @@ class Outcome:
 
     status: int
     said: str
-    printed: str = ""
 
 
 def attempt(command: Callable[[], int | None]) -> Outcome:
     """Run a command in this process; an exception that leaves it is an error of the test."""
-    said, printed = io.StringIO(), io.StringIO()
+    said = io.StringIO()
     with (
         contextlib.redirect_stderr(said),
-        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stdout(io.StringIO()),
         mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO())),
         warnings.catch_warnings(),
     ):
@@ -73,15 +72,11 @@ def attempt(command: Callable[[], int | None]) -> Outcome:
             status = command() or 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(bool(end.code))
-    return Outcome(status, said.getvalue(), printed.getvalue())
+    return Outcome(status, said.getvalue())
 
 
 def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
-    """An error is the last line, and no line is of a traceback.
-
-    Args:
-        secrets: what the input holds, whose words may be said again.
-    """
+    """An error is the last line, and no line is of a traceback; secrets may be said again."""
     said = structure = outcome.said
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         for form in (secret, repr(secret)[1:-1]):
@@ -99,12 +94,7 @@ def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
 
 
 class Place:
-    """A folder with inputs, deep among others, which is the working folder of what is tried.
-
-    Args:
-        inputs: a folder that is copied.
-        parent: where.
-    """
+    """A copy of the inputs, deep in folders, which is the working folder of what is tried."""
 
     def __init__(self, inputs: Path, parent: Path) -> None:
         self.top = parent / "above"
@@ -132,11 +122,7 @@ class Place:
             return attempt(lambda: cli.main(list(words)))
 
     def check(self, outcome: Outcome, may_replace: Sequence[str] = ()) -> None:
-        """Hold what there is now against what there was, and make it as it was.
-
-        Args:
-            may_replace: what was named as an output, with ``--overwrite``.
-        """
+        """Hold what there is now against what there was, and make it as it was."""
         after = self.files()
         if after == self.before:
             return

@@ -2,12 +2,11 @@
 
 import json
 import lzma
-import subprocess
 import sys
 
 import pytest
 
-from tests.scripts.support import ROOT, load
+from tests.scripts.support import load
 
 
 @pytest.fixture
@@ -52,11 +51,3 @@ def test_what_is_missing_other_or_left_over_is_told(soak, tmp_path):
         "marked.tmp12 was left",
     ]
     assert soak.differences(expected, expected) == []
-
-
-def test_its_shell_command_is_that_script():
-    result = subprocess.run(
-        [ROOT / "scripts" / "soak.sh", "--kinds", "tag"], capture_output=True, text=True
-    )
-    assert result.returncode == 2
-    assert "invalid choice: 'tag'" in result.stderr

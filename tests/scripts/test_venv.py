@@ -17,7 +17,6 @@ def shell(script, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        check=False,
     )
 
 
@@ -76,8 +75,6 @@ esac
             ["200 MB", "ERROR: no such host)", "the build with CUDA is taken, some"],
         ),
         ("cpu", "2.13.0", "0", [], []),
-        ("cpu", "2.13.0+cpu", "0", [], []),
-        ("cuda", "2.12.0", "0", ["torch===2.13.0"], ["with CUDA, some"]),
         ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, some"]),
         ("cuda", "2.13.0", "0", [], []),
     ],
@@ -91,13 +88,8 @@ def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
     commands("bin/python", PYTHON)
     log = tmp_path / "log"
     log.touch()
-    result = shell(
-        f"install_torch {tmp_path} {tmp_path} {build}",
-        PATH=path,
-        TORCH=present,
-        LOG=str(log),
-        CPU_STATUS=cpu_status,
-    )
+    environment = {"PATH": path, "TORCH": present, "LOG": str(log), "CPU_STATUS": cpu_status}
+    result = shell(f"install_torch {tmp_path} {tmp_path} {build}", **environment)
     assert result.returncode == 0, result.stderr
     assert [line.split()[-1] for line in log.read_text().splitlines()] == asked
     assert result.stdout.count("==> install") == len(said)
@@ -113,12 +105,8 @@ def test_fairseq_is_compiled_where_the_package_asks_for_source_text(
     text = (ROOT / "setup.py").read_text(encoding="utf-8")
     names: dict = {}
     exec(text[text.index("HAS_WHEEL =") : text.index("setup(")], names)
-    system, processor = machine.split()
-    where = {
-        "platform_system": system,
-        "platform_machine": processor,
-        "python_version": version,
-    }
+    fields = ("platform_system", "platform_machine", "python_version")
+    where = dict(zip(fields, (*machine.split(), version), strict=True))
     has_wheel = Marker(names["HAS_WHEEL"]).evaluate(where)
     assert has_wheel != Marker(names["HAS_NO_WHEEL"]).evaluate(where)
     (tmp_path / "bin").mkdir()

@@ -42,7 +42,6 @@ PLACES = ("cfg", "args", "model", "extra_state", "optimizer_history", "last_opti
 def _pickled(payload, place):
     def write(state, path, mark):
         state[place] = {"surprise": PAYLOADS[payload](mark)}
-        torch.save(state, path)
 
     return write
 
@@ -103,20 +102,15 @@ def _setting(name, form="call", *, group="model", convert=lambda text: text, **o
             state |= {"args": Namespace(**flat), "cfg": None}
         else:
             _put(cfg, group, {**others, name: text})
-        torch.save(state, path)
 
     return write
 
 
 def _put(cfg, group, values):
-    settings = cfg.get(group)
-    if settings is None:
-        cfg[group] = settings = {}
-    for name, value in values.items():
-        if isinstance(settings, Namespace):
-            setattr(settings, name, value)
-        else:
-            settings[name] = value
+    if cfg.get(group) is None:
+        cfg[group] = {}
+    settings = cfg[group]
+    (vars(settings) if isinstance(settings, Namespace) else settings).update(values)
 
 
 def _flat(cfg):
@@ -138,18 +132,9 @@ OTHERS = {
 
 def _task(name, setting):
     """A task that reads a setting by fairseq's eval_bool."""
-    return _setting(
-        setting,
-        group="task",
-        **{
-            "_name": name,
-            "task": name,
-            "lang_pairs": "a-b",
-            "langs": ["a", "b"],
-            "lang_dict": None,
-        },
-        **{"source_lang": "a", "target_lang": "b", "sampling_method": "concat"},
-    )
+    languages = {"lang_pairs": "a-b", "langs": ["a", "b"], "lang_dict": None}
+    languages |= {"source_lang": "a", "target_lang": "b", "sampling_method": "concat"}
+    return _setting(setting, group="task", _name=name, task=name, **languages)
 
 
 def _reference(to):
@@ -159,23 +144,19 @@ def _reference(to):
         state["cfg"]["common"]["plasma_path"] = text_of("call", mark)
         model = {**vars(state["cfg"]["model"]), **STOCK, "adaptive_softmax_cutoff": to}
         state["cfg"]["model"] = model
-        torch.save(state, path)
 
     return write
 
 
 def _environment(state, path, mark):
     state["cfg"]["task"]["data"] = "${oc.env:HOME}"
-    torch.save(state, path)
 
 
 def _yaml(state, path, mark):
     """All settings as one text, which fairseq's settings library parses."""
     model = {**vars(state["cfg"]["model"]), **STOCK}
     model["adaptive_softmax_cutoff"] = text_of("call", mark)
-    state["cfg"]["model"] = model
-    state["cfg"] = json.dumps(state["cfg"])
-    torch.save(state, path)
+    state["cfg"] = json.dumps({**state["cfg"], "model": model})
 
 
 def _user_dir(state, path, mark):
@@ -184,14 +165,12 @@ def _user_dir(state, path, mark):
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").write_text(f"open({mark!r}, 'w').close()\n")
     state["cfg"]["common"]["user_dir"] = str(folder)
-    torch.save(state, path)
 
 
 def _shell(state, path, mark):
     """fairseq's data of kind fasta hands its file's name to a shell."""
     _put(state["cfg"], "task", {"dataset_impl": "fasta", "source_lang": f"a;touch {mark};"})
     state["cfg"]["dataset"]["dataset_impl"] = "fasta"
-    torch.save(state, path)
 
 
 def _hidden(group, **values):
@@ -203,7 +182,6 @@ def _hidden(group, **values):
         hidden = OrderedDict()
         hidden.__dict__.update(settings | {n: v.format(mark=mark) for n, v in values.items()})
         state["cfg"][group] = hidden
-        torch.save(state, path)
 
     return write
 
@@ -222,7 +200,6 @@ class Shadowed:
 def _shadowed(place):
     def write(state, path, mark):
         state[place] = Shadowed(state[place])
-        torch.save(state, path)
 
     return write
 
@@ -236,7 +213,6 @@ def _written_file(group, name, **others):
 
     def write(state, path, mark):
         state["cfg"][group] = {**others, name: mark}
-        torch.save(state, path)
 
     return write
 
@@ -246,7 +222,6 @@ RANKING = {"_name": "sentence_ranking", "ranking_head_name": "x", "num_classes":
 
 def _odd_key(state, path, mark):
     _put(state["cfg"], "common", {("encoder_layers",): text_of("call", mark)})
-    torch.save(state, path)
 
 
 RUNS_CODE = {
@@ -314,6 +289,8 @@ READ_AS_PLAIN_VALUES = (
 
 def write(kind, state, folder, mark):
     """Write the malicious checkpoint of a kind; its path."""
-    path = Path(folder) / f"{kind}.pt"
-    RUNS_CODE[kind](copy.deepcopy(state), path, str(mark))
+    path, state = Path(folder) / f"{kind}.pt", copy.deepcopy(state)
+    RUNS_CODE[kind](state, path, str(mark))
+    if not path.exists():
+        torch.save(state, path)
     return path

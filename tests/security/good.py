@@ -11,18 +11,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 import fairseq_entmax  # noqa: F401
-from tests.support import random_sentences
+from tests.support import TINY, random_sentences
 
-SIZES = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_embed_dim": 16,
-    "decoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "decoder_ffn_embed_dim": 24,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-}
 LANGUAGES = ("--source-lang=a", "--target-lang=b")
 
 
@@ -43,14 +33,9 @@ def write_data(folder):
 
 
 def harmless(data, *others):
-    """A checkpoint as fairseq's trainer saves one, of a model that was not trained.
-
-    Args:
-        data: the folder of :func:`write_data`.
-        *others: further options of ``fairseq-train``.
-    """
+    """A checkpoint as fairseq's trainer saves one, of a model that was not trained."""
     parser = options.get_training_parser()
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
     arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given, *others]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
     model = tasks.setup_task(cfg.task).build_model(cfg.model)

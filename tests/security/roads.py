@@ -48,15 +48,11 @@ def _one_by_one(path, data, good):
 FEW = ("--heads=cross:0.1", "--bootstrap=5", "--max-len-b=5")
 
 IN_PROCESS = {
-    "load_checkpoint": lambda path, data, good: checkpoints.load_checkpoint(str(path)),
-    "load_checkpoint_to_cpu": lambda path, data, good: checkpoint_utils.load_checkpoint_to_cpu(
-        str(path)
-    ),
+    "load_checkpoint": lambda path, *_: checkpoints.load_checkpoint(str(path)),
+    "load_checkpoint_to_cpu": lambda path, *_: checkpoint_utils.load_checkpoint_to_cpu(str(path)),
     "load_model_ensemble": _one_by_one,
     "ensemble_after_a_good_one": _ensemble,
-    "moving_averages": lambda path, data, good: checkpoint_utils.load_ema_from_checkpoint(
-        str(path)
-    ),
+    "moving_averages": lambda path, *_: checkpoint_utils.load_ema_from_checkpoint(str(path)),
     "EntmaxTransformerModel": _pretrained(EntmaxTransformerModel),
     "TransformerModel": _pretrained(TransformerModel),
     "alpha": _own("alpha", "@"),
@@ -74,10 +70,7 @@ def command(name, path, data, good):
     save_dir = Path(f"{path}.{name}")
     save_dir.mkdir(exist_ok=True)
     start = [f"--save-dir={save_dir}", "--max-update=4", "--num-workers=0"]
-    if name == "restore_file":
-        start.append(f"--restore-file={path}")
-    elif name == "finetune_from_model":
-        start.append(f"--finetune-from-model={path}")
+    start.append(f"--{name.replace('_', '-')}={path}")  # restore-file, finetune-from-model
     commands = {
         "generate": ("fairseq-generate", data, f"--path={path}"),
         "ensemble": ("fairseq-generate", data, f"--path={good}:{path}"),

@@ -91,12 +91,11 @@ def test_an_archive_that_writes_elsewhere_is_refused_and_leaves_nothing(kind, tm
     write_archive(kind, path, mark)
     before = path.read_bytes()
     # The slash in front of an absolute name is left out, so it is a name in the folder
-    is_within = kind == "absolute"
-    reason = "model.pt" if is_within else "is no archive of a model"
+    reason = "model.pt" if kind == "absolute" else "is no archive of a model"
     with pytest.raises((OSError, ValueError), match=reason):
         EntmaxTransformerModel.from_pretrained(str(path))
     assert not touched(mark)
-    if is_within:
+    if kind == "absolute":
         return
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert path.read_bytes() == before
@@ -122,9 +121,7 @@ def test_a_checkpoint_in_an_archive_is_checked(good_state, attack_data, tmp_path
     assert not (tmp_path / "mark").exists()
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no archive\n", b"\x1f\x8b cut", b"BZh9 cut", b"PK\x03\x04", None]
-)
+@pytest.mark.parametrize("content", [b"", b"no archive\n", b"\x1f\x8b cut", None])
 def test_a_file_that_is_no_archive_or_is_cut_gives_one_sentence_and_stays(
     content, good_state, attack_data, tmp_path
 ):

@@ -10,7 +10,6 @@ import os
 import random
 from argparse import Namespace
 
-import pytest
 import torch
 
 from fairseq_entmax import checkpoints
@@ -55,39 +54,31 @@ def changed(chance, state, mark):
         state["cfg"]["model"]._name = state["cfg"]["model"].arch = arch
     for _ in range(chance.choice([1, 1, 2])):
         group, name = chance.choice(roads.settings_of(state))
-        if chance.random() < 0.3:
-            group, name = vars(state["cfg"]["model"]), "encoder_layers"
-        if chance.random() < 0.2:
-            group, name = vars(state["cfg"]["model"]), "adaptive_softmax_cutoff"
+        if chance.random() < 0.4:
+            group = vars(state["cfg"]["model"])
+            name = chance.choice(["encoder_layers", "adaptive_softmax_cutoff"])
         group[name] = value(chance, mark)
         if not isinstance(state["cfg"].get("model"), Namespace):
             break
     return state
 
 
-def refusal(path):
-    """What is said against a checkpoint; None where it is loaded."""
-    try:
-        checkpoints.load_checkpoint(str(path))
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
-    seed, attack_data, good_state, good_file, tmp_path
+    attack_data, good_state, good_file, tmp_path
 ):
-    chance = random.Random(seed)
+    chance = random.Random(0)
     mark, path = tmp_path / "mark", tmp_path / "changed.pt"
     loaded = 0
-    for _ in range(NUMBER // 3):
+    for _ in range(NUMBER):
         torch.save(changed(chance, good_state, str(mark)), path)
-        said = refusal(path)
-        if said is not None:
+        said = ""
+        try:
+            checkpoints.load_checkpoint(str(path))
+        except ValueError as error:
+            said = str(error)
+        if said:
             assert str(path) in said
-            assert said.count("\n") == 0
-            assert len(said) < 1000
+            assert "\n" not in said
         else:
             loaded += 1
             with contextlib.suppress(Exception):  # fairseq's own, of settings that do not fit

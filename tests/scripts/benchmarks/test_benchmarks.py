@@ -64,21 +64,11 @@ def test_every_contender_is_timed_printed_and_written(
     ("name", "words", "field"),
     [("training", RANDOM, "speeds"), ("generation", TINY, "seconds")],
 )
-def test_models_take_turns_and_each_round_is_written(name, words, field, monkeypatch, tmp_path):
-    benchmark, written = load(name, monkeypatch), []
-    write = benchmark.common.write_json
-    monkeypatch.setattr(
-        benchmark.common,
-        "write_json",
-        lambda path, settings, models: (
-            written.append([len(row[field]) for row in models])
-            or write(path, settings, models=models)
-        ),
-    )
+def test_every_model_has_every_round(name, words, field, monkeypatch, tmp_path):
     report = report_of(name, monkeypatch, tmp_path, *words)
     assert [row["model"] for row in report["models"]] == MODELS
+    assert [len(row[field]) for row in report["models"]] == [2] * len(MODELS)
     assert report["models"][0]["ratio"] == 1
-    assert written[:2] == [[1] * len(MODELS), [2] * len(MODELS)]
     if name == "training":
         keys = {row["model"]: row["keys_with_weight"] for row in report["models"]}
         assert keys["stock fairseq"] == {}
@@ -124,18 +114,8 @@ def test_the_cost_of_analysis_is_put_beside_validation(
     assert "times the speed of validation" in capsys.readouterr().out
 
 
-def test_mappings_that_are_timed_agree(monkeypatch):
-    mapping = load("mapping", monkeypatch)
-    torch.manual_seed(0)
-    alpha = (1.0 + torch.rand(4, 1, 1)).requires_grad_()
-    runs, scores = mapping.contenders(alpha), torch.randn(4, 5, 12)
-    probs = runs[mapping.learned("cpu")](scores)
-    torch.testing.assert_close(probs, runs[mapping.BISECT](scores), atol=1e-4, rtol=1e-3)
-
-
 @needs_compiler
-@pytest.mark.parametrize("is_padded", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "is_padded"), [(False, False), (True, True)])
 def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_padded):
     benchmark = load("cpu_attention", monkeypatch)
     padding = torch.zeros(2, 40, dtype=torch.bool)
@@ -149,16 +129,12 @@ def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_pad
     assert row["error"] <= 1e-5
     assert 0 < row["density"] < 0.5
     assert (row["both_ratio"]["sdpa"], row["rounds"]) == (1.0, 2)
-    if not causal and not is_padded:
-        # A key and a probability for each of the support, and where the rows begin
-        assert row["kept"]["here"] == pytest.approx(2 * row["density"] + 2 / 40, abs=0.05)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attentions_of_a_gpu_give_the_output_of_float64(monkeypatch, causal):
+def test_attentions_of_a_gpu_give_the_output_of_float64(monkeypatch):
     pytest.importorskip("triton")
     benchmark = load("fused_attention", monkeypatch)
-    options = argparse.Namespace(tokens=40, causal=causal, repeats=1, spread=2.0)
+    options = argparse.Namespace(tokens=40, causal=True, repeats=1, spread=2.0)
     rows = benchmark.measure(2, 16, 20, torch.float32, options, DEVICE)
     assert {"fused, learned alpha", "softmax, torch's choice", "unfused, entmax_bisect"} <= {
         row["attention"] for row in rows
@@ -174,15 +150,8 @@ def test_attentions_of_a_gpu_give_the_output_of_float64(monkeypatch, causal):
     ("name", "words", "message"),
     [
         ("mapping", ["--shapes", "12"], "--shapes"),
-        ("losses", ["--rounds=0"], "--rounds: must be 1 or more, not 0"),
         ("training", ["nowhere"], "DATA got 'nowhere': there is no such folder"),
-        ("training", [".", "--bf16"], "--bf16 needs --cuda"),
-        ("pruned_generation", ["DATA"], "DATA and --path belong together"),
         ("pruned_generation", ["--mapping=hardmax"], "--mapping: unknown mapping 'hardmax'"),
-        pytest.param(
-            *("fused_attention", [], "cuda needs a GPU that torch can use, and there is none"),
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
     ],
 )
 def test_a_wrong_option_is_named(name, words, message, monkeypatch, capsys):
