@@ -41,6 +41,7 @@ from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
+from fairseq_entmax.mappings.rise import rises_of
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.optimizer_state import refuse_other_training, restoring_grown_models
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
@@ -101,6 +102,7 @@ def install() -> None:
     _replace(Trainer, "train_step", _train_step)
     _replace(Trainer, "valid_step", _stop_without_kernel)
     _replace(EMA, "__init__", _average_no_whole_numbers)
+    _replace(checkpoint_utils, "save_checkpoint", _forget_best_while_rising)
     # For models that give words probability zero: fairseq's search fails, or finds fewer
     _replace(SequenceGenerator, "generate", search_with_zeros)
     _replace(SequenceGeneratorWithAlignment, "generate", align_with_zeros)
@@ -205,8 +207,32 @@ def _stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 def _train_step(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` as :mod:`unread_weights` has it; see :func:`_stop_without_kernel`."""
-    return _stop_without_kernel(unread_weights.step_without, step, trainer, *args, **kwargs)
+    """``Trainer.train_step`` as :mod:`unread_weights` has it; see :func:`_stop_without_kernel`.
+
+    A model is told the number of its updates at once. Without it validation, and the checkpoint, have
+    the alpha of the update before where alpha rises.
+    """
+    output = _stop_without_kernel(unread_weights.step_without, step, trainer, *args, **kwargs)
+    for rise in rises_of(trainer.get_model()):
+        rise.set_num_updates(trainer.get_num_updates())
+    return output
+
+
+def _forget_best_while_rising(
+    save: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any
+) -> Any:
+    """``save_checkpoint`` for which no model is the best as long as its alpha rises.
+
+    Without it ``checkpoint_best.pt`` may be one from the middle of the rise, denser than asked for.
+    """
+    best = vars(checkpoint_utils.save_checkpoint)
+    is_rising = any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))
+    if is_rising:
+        best.pop("best", None)
+    saved = save(cfg, trainer, *args, **kwargs)
+    if is_rising:
+        best.pop("best", None)
+    return saved
 
 
 def _check_and_follow(

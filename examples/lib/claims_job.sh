@@ -39,6 +39,9 @@ fi
 case $model in
 cross-*) mapping=softmax options=(--cross-attn-mapping "${model#cross-}") ;;
 sparse-encoder) mapping=softmax options=(--encoder-self-attn-mapping sparsemax) ;;
+rise*-*) # rise50-sparsemax: alpha rises in the first 50 % of the updates
+    share=${model%%-*} && share=${share#rise}
+    mapping=${model#*-} options=(--alpha-warmup-updates "$((share * epochs * EPOCH_UPDATES / 100))") ;;
 *) mapping=$model options=() ;;
 esac
 on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()

@@ -35,6 +35,7 @@ class LayerValues:
     heads: int
     values: dict[str, list[float | None]]
     are_learned: dict[str, list[bool]]
+    risen: float = 1.0  # how far it has risen from softmax
 
 
 def checkpoint_values(path: str) -> list[LayerValues]:
@@ -56,7 +57,8 @@ def model_values(model: SavedModel) -> list[LayerValues]:
             for name, mapping in model.pooling_mappings().items()
         ]
     for attention, layer, text, heads, mapping in mappings:
-        row = LayerValues(attention, layer, text, mapping.learned if mapping else (), heads, {}, {})
+        learned, risen = (mapping.learned, mapping.risen) if mapping else ((), 1.0)
+        row = LayerValues(attention, layer, text, learned, heads, {}, {}, risen)
         for name, tensor in mapping.head_values().items() if mapping else ():
             is_shared = len(tensor) == 1 and name in row.learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
@@ -95,6 +97,7 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
             "mapping": row.mapping,
             "learned": bool(row.learned),
             "heads": row.heads,
+            "risen": row.risen,
             **{name: row.values.get(name, []) for name in names},
             "learned_heads": {name: row.are_learned[name] for name in row.learned},
         }
@@ -134,6 +137,7 @@ def _table(rows: list[LayerValues], name: str) -> str:
         mapping = row.mapping if row.heads else "no heads"
         mapping += " (fixed)" * (bool(row.heads) and bool(own) and name not in row.learned)
         mapping += " (for all heads)" * (name in row.learned and len(own) == 1 < row.heads)
+        mapping += f" ({row.risen:.0%} risen)" * (row.risen < 1)
         cells.append([row.attention, str(row.layer), mapping, *texts])
     widest = max(map(len, cells))
     titles = ["attention", "layer", "mapping", *(f" head {n}" for n in range(widest - 3))]

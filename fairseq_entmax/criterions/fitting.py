@@ -40,11 +40,11 @@ def check_loss(criterion: type, model: Any) -> None:
             f"--criterion {name} does not train a model with --adaptive-softmax-cutoff: give "
             f"--criterion adaptive_loss{penalty}, or leave the cutoffs out"
         )
-    if model.output_alpha > 1:
+    alpha = model.attention_options.output_alpha
+    if alpha > 1:
         raise ValueError(
-            f"--criterion {name} is infinite where --output-alpha {model.output_alpha:g} gives a "
-            f"word no probability: give --criterion entmax_loss{penalty} --loss-alpha "
-            f"{model.output_alpha:g}"
+            f"--criterion {name} is infinite where --output-alpha {alpha:g} gives a word no "
+            f"probability: give --criterion entmax_loss{penalty} --loss-alpha {alpha:g}"
         )
     markers = getattr(decoder, "num_words", 0) - getattr(decoder, "num_generated", 0)
     if markers and not issubclass(stock, CopyCrossEntropyCriterion):

@@ -82,12 +82,13 @@ class EntmaxLossCriterion(FairseqCriterion):
 
     def check_model(self, model: Any) -> None:
         """Check that a model's probabilities are those that the loss trains."""
-        of_output = getattr(model, "output_alpha", None)
-        if of_output is None or not hasattr(model, "decoder"):
+        options = getattr(model, "attention_options", None)
+        if options is None or not hasattr(model, "decoder"):
             raise ValueError(
                 f"--criterion {NAME} needs a model of this package that writes words, such as "
                 f"--arch entmax_transformer, not {type(model).__name__}"
             )
+        of_output = options.output_alpha
         of_features = getattr(model.decoder, "adaptive_softmax", None) is not None
         if of_features or hasattr(model.decoder, "give_copy_scores"):
             raise ValueError(
@@ -108,7 +109,8 @@ class EntmaxLossCriterion(FairseqCriterion):
         logits, target = net_output[0], model.get_targets(sample, net_output)
         is_real = target.ne(self.padding_idx)
         is_real[:, : self.ignore_prefix_size] = False
-        parts = entmax_loss_parts(logits, target, self.alpha, self.label_smoothing)
+        # As it stands, where it rises
+        parts = entmax_loss_parts(logits, target, model.output_alpha, self.label_smoothing)
         loss = parts.loss.masked_fill(~is_real, 0.0)
         is_reached = is_real & (parts.target_prob > 0)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]

@@ -63,8 +63,19 @@ class HeadsApart(Mapping):
     def learned(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for part in self._mappings() for name in part.learned))
 
+    @property
+    def changing(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self._mappings() for name in part.changing))
+
+    @property
+    def risen(self) -> float:
+        return min(part.risen for part in self._mappings())
+
     def learns(self, name: str) -> list[bool]:
         return [name in self._mappings()[number].learned for number in self.part_of]
+
+    def changes(self, name: str) -> list[bool]:
+        return [name in self._mappings()[number].changing for number in self.part_of]
 
     def take_from_all(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Give each part its heads of what one mapping of all heads had learned, under our names.

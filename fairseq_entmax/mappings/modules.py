@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from fairseq_entmax.mappings.functional import (
     map_scores,
     number_in,
 )
+from fairseq_entmax.mappings.rise import RISE, WARMUP, Rise, check_warmup
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -39,6 +40,7 @@ from fairseq_entmax.mappings.strengths import (
 from fairseq_entmax.mappings.structured import check_strength, map_structured
 
 NORMAL = "normal"
+Number = TypeVar("Number", float, Tensor, float | Tensor)
 
 # How far one learned value reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
@@ -62,6 +64,7 @@ class Mapping(nn.Module):
             ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
         is_softmax: whether it is softmax whatever it is trained with, so that torch's own
             attention can take its place.
+        rise: from softmax to the mapping itself in the first updates; None where it has none.
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
@@ -69,6 +72,10 @@ class Mapping(nn.Module):
     lr_factor = NO_FACTOR
     needs_words_alone = False
     is_softmax = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rise: Rise | None = None
 
     @classmethod
     def from_text(
@@ -102,6 +109,24 @@ class Mapping(nn.Module):
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
         raise NotImplementedError
 
+    def rise_over(self, updates: Any) -> None:
+        """Have :attr:`risen` go from 0 to 1 in so many updates of a training; 0 for no rise.
+
+        A constructor calls it; :meth:`forward` then gives softmax at 0.
+        """
+        length = check_warmup(updates)
+        if length:
+            self.rise = Rise(length)
+
+    @property
+    def risen(self) -> float:
+        """How far it has risen from softmax, 0, to itself, 1."""
+        return 1.0 if self.rise is None else self.rise.share
+
+    def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
+        """A number that has risen to ``value`` from where it makes softmax of the mapping."""
+        return value if self.risen == 1.0 else softmax + self.risen * (value - softmax)
+
     def head_values(self) -> dict[str, Tensor]:
         """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""
         return {}
@@ -111,9 +136,18 @@ class Mapping(nn.Module):
         """Which of :meth:`head_values` training changes: all, if there is anything to learn."""
         return tuple(self.head_values()) if any(True for _ in self.parameters()) else ()
 
+    @property
+    def changing(self) -> tuple[str, ...]:
+        """Which of :meth:`head_values` are other ones in the course of a training: learned, or rising."""
+        return self.learned if self.rise is None else tuple(self.head_values())
+
     def learns(self, name: str) -> list[bool]:
         """Of each number that :meth:`head_values` has of this name, whether training changes it."""
         return [name in self.learned] * self.head_values()[name].numel()
+
+    def changes(self, name: str) -> list[bool]:
+        """As :meth:`learns`, with those that rise."""
+        return [name in self.changing] * self.head_values()[name].numel()
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         """Forget all heads but these, in this order, as pruning does.
@@ -165,6 +199,8 @@ class Mapping(nn.Module):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         self._convert_own(state_dict, prefix)
+        if self.rise is None:
+            state_dict.pop(f"{prefix}{RISE}.updates", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -252,6 +288,8 @@ class Entmax(OfHeads):
         tv_init, oscar_init: where a learned strength starts, above 0.
         lr_factor: how much faster than other parameters all that is learned changes, from 0.001
             to 10,000: the parameters hold ``a / lr_factor`` and ``l / lr_factor``.
+        warmup: updates in which alpha rises from 1 to its value, and a strength from 0; 0 for
+            none. At a share ``s`` of them alpha is ``1 + s (alpha - 1)``.
 
     Attributes:
         alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10 over ``lr_factor``; ``None``
@@ -263,7 +301,9 @@ class Entmax(OfHeads):
         ValueError: an argument is out of range, or both strengths are given.
     """
 
-    text_parameters = ("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init")
+    text_parameters = (
+        *("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init", WARMUP),
+    )
     parameter_of: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
     start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
 
@@ -278,8 +318,10 @@ class Entmax(OfHeads):
         tv_init: float | str = TV_INIT,
         oscar_init: float | str = OSCAR_INIT,
         lr_factor: float | str = NO_FACTOR,
+        warmup: int | str = 0,
     ) -> None:
         super().__init__()
+        self.rise_over(warmup)
         self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.fixed_alpha = None if alpha is None else check_alpha(alpha)
         self.alpha_logit: nn.Parameter | None = None
@@ -320,6 +362,7 @@ class Entmax(OfHeads):
             tv_init=parameters.get("tv_init", TV_INIT),
             oscar_init=parameters.get("oscar_init", OSCAR_INIT),
             lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
+            warmup=parameters.get(WARMUP, 0),
         )
         mapping.share = share
         return mapping
@@ -329,16 +372,16 @@ class Entmax(OfHeads):
         """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
-            return self.fixed_alpha
-        return 1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor))
+            return self.on_its_way(self.fixed_alpha, 1.0)
+        return self.on_its_way(1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)), 1.0)
 
     @property
     def strength(self) -> float | Tensor | None:
         """The strength in use: a number, ``(num_alphas,)`` where it is learned, or None."""
         raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
         if raw is None:
-            return self.fixed_strength
-        return learned_strength(value_of(raw, self.lr_factor))
+            return None if self.fixed_strength is None else self.on_its_way(self.fixed_strength)
+        return self.on_its_way(learned_strength(value_of(raw, self.lr_factor)))
 
     @property
     def is_softmax(self) -> bool:  # type: ignore[override]
@@ -365,8 +408,9 @@ class Entmax(OfHeads):
 
     def fused(self) -> FusedEntmax | None:
         # Softmax has torch's own kernels, and is to give fairseq's numbers
-        has_kernel = not (self.is_softmax or self.is_structured)
-        return FusedEntmax(self.alpha - 1.0) if has_kernel else None
+        epsilon = self.alpha - 1.0
+        is_softmax = isinstance(epsilon, float) and epsilon == 0.0
+        return None if is_softmax or self.is_structured else FusedEntmax(epsilon)
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:

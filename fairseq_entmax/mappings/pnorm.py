@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import PNORM
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
+from fairseq_entmax.mappings.functional import softmax
 from fairseq_entmax.mappings.modules import SHARE_NONE, OfHeads, check_share
+from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
@@ -33,6 +35,8 @@ class SqPNormMax(OfHeads):
         p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
         gamma: above 0, in units of the scores; fixed.
         lr_factor: how much faster than other parameters p learns, from 0.001 to 10,000.
+        warmup: updates in which it rises, 0 for none. Softmax is no sq-pnorm-max of any p and gamma,
+            so at a share ``s`` of them it is ``s`` of the mapping and ``1 - s`` of softmax.
 
     Attributes:
         p_logit: parameter ``(num_ps,)``, the b above over ``lr_factor``; None when p is fixed.
@@ -41,7 +45,7 @@ class SqPNormMax(OfHeads):
         ValueError: an argument is out of range.
     """
 
-    text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR)
+    text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR, WARMUP)
     parameter_of: ClassVar = {"p": "p_logit"}
     start_of: ClassVar = {"p_init": "p"}
     needs_words_alone = True
@@ -53,8 +57,10 @@ class SqPNormMax(OfHeads):
         p_init: float | str = P_INIT,
         gamma: float | str = GAMMA,
         lr_factor: float | str = NO_FACTOR,
+        warmup: int | str = 0,
     ) -> None:
         super().__init__()
+        self.rise_over(warmup)
         self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.gamma = check_gamma(gamma)
         self.fixed_p = number_or_learned(p, "p", check_p)
@@ -78,6 +84,7 @@ class SqPNormMax(OfHeads):
             parameters.get("p_init", P_INIT),
             parameters.get("gamma", GAMMA),
             parameters.get(LR_FACTOR, NO_FACTOR),
+            parameters.get(WARMUP, 0),
         )
         mapping.share = share
         return mapping
@@ -96,11 +103,16 @@ class SqPNormMax(OfHeads):
             return self.fixed_p - 1.0
         return torch.sigmoid(value_of(self.p_logit, self.lr_factor))
 
+    @property
+    def changing(self) -> tuple[str, ...]:
+        return self.learned  # its numbers do not rise
+
     def numbers(self) -> dict[str, float | Tensor]:
         return {"p": self.p, "gamma": self.gamma}
 
     def forward(self, scores: Tensor) -> Tensor:
-        return map_structured(scores, PNORM, for_scores(self._epsilon, scores), self.gamma)
+        probs = map_structured(scores, PNORM, for_scores(self._epsilon, scores), self.gamma)
+        return probs if self.risen == 1.0 else torch.lerp(softmax(scores), probs, self.risen)
 
     def scriptable(self) -> nn.Module:
         raise refusal("sqpnormmax")

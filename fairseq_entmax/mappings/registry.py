@@ -52,16 +52,16 @@ def register_mapping(
 
 
 register_mapping("softmax", Entmax, takes=(), alpha="1")
-register_mapping("sparsemax", Entmax, takes=(), alpha="2")
-register_mapping("entmax15", Entmax, takes=(), alpha="1.5")
+register_mapping("sparsemax", Entmax, takes=("warmup",), alpha="2")
+register_mapping("entmax15", Entmax, takes=("warmup",), alpha="1.5")
 register_mapping("entmax", Entmax)
 register_mapping(
-    "fusedmax", Entmax, ("alpha", "tv", "tv_init", "share", "lr_factor"), alpha="2", tv="0.1"
+    *("fusedmax", Entmax, ("alpha", "tv", "tv_init", "share", "lr_factor", "warmup")),
+    alpha="2",
+    tv="0.1",
 )
 register_mapping(
-    "oscarmax",
-    Entmax,
-    ("alpha", "oscar", "oscar_init", "share", "lr_factor"),
+    *("oscarmax", Entmax, ("alpha", "oscar", "oscar_init", "share", "lr_factor", "warmup")),
     alpha="2",
     oscar="0.01",
 )

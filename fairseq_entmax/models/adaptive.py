@@ -25,6 +25,7 @@ from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -68,6 +69,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     attention_options: AttentionOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None  # None without gates
+    output_rise: Rise | None  # of the output's alpha, where that rises
     _seed = 0
     _passes = (-1, 0)
 
@@ -176,6 +178,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         with compat.stopping_command():
             self._share_parameters()
         self.attention_options = options
+        self.output_rise = None
+        if options.output_warmup and options.output_alpha != SOFTMAX:
+            self.output_rise = Rise(options.output_warmup)
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
         self.monitor = HeadMonitor(self.monitored(), save_dir, options.log_interval)
@@ -199,8 +204,10 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     @property
     def output_alpha(self) -> float:
-        """alpha of the mapping from scores of words to their probabilities; 1 is softmax."""
-        return self.attention_options.output_alpha
+        """alpha of the mapping from scores of words to their probabilities, as it stands; 1 is softmax."""
+        alpha = self.attention_options.output_alpha
+        rise = self.output_rise
+        return alpha if rise is None else SOFTMAX + rise.share * (alpha - SOFTMAX)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
         """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so."""

@@ -21,6 +21,7 @@ from fairseq_entmax.mappings.factor import NO_FACTOR, check_lr_factor
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
+from fairseq_entmax.mappings.rise import check_warmup
 from fairseq_entmax.mappings.strengths import (
     OSCAR_INIT,
     P_INIT,
@@ -195,6 +196,14 @@ class AttentionConfig:
         _check_factor,
         "NUMBER",
     )
+    alpha_warmup_updates: int = option(
+        0,
+        "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
+        "updates, alpha rising from 1 to its value, and a strength of structure from 0; a mapping's "
+        "own, sparsemax:warmup=5000, comes first",
+        lambda value: check_warmup(value, "the number"),
+        "N",
+    )
     alpha_log_interval: int = option(
         10,
         "write the values that the heads learn, such as every alpha, to a file of their name, such "
@@ -246,6 +255,13 @@ class AttentionConfig:
         lambda value: check_alpha(value, "alpha of the output"),
         "NUMBER",
         "--loss-alpha with --criterion entmax_loss, otherwise 1",
+    )
+    loss_alpha_warmup_updates: int = option(
+        0,
+        "let alpha of --criterion entmax_loss, and of the output with it, rise from 1 (cross-entropy "
+        "and softmax) to its value over N updates",
+        lambda value: check_warmup(value, "the number"),
+        "N",
     )
     freeze_decoder: bool = option(
         False,

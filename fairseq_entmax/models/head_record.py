@@ -54,7 +54,7 @@ class HeadMonitor:
         for attention, layer, module in attentions:
             if module.mapping is None:
                 continue
-            for name in module.mapping.learned:
+            for name in module.mapping.changing:
                 path = record_path(save_dir, name) if save_dir and interval else None
                 learned = self._learned.setdefault(name, _Learned(name, path))
                 learned.add(attention, layer, module.mapping)
@@ -110,7 +110,7 @@ class _Learned:
             value
             for layer, values in self.values(attention).items()
             for value, is_own in zip(
-                values, self.mappings[attention][int(layer)].learns(self._name), strict=True
+                values, self.mappings[attention][int(layer)].changes(self._name), strict=True
             )
             if is_own and value is not None
         ]

@@ -56,6 +56,7 @@ class AttentionOptions:
     log_interval: int  # updates between two lines of the record of head values; 0 for none
     copy: CopyOptions | None = None
     output_alpha: float = SOFTMAX
+    output_warmup: int = 0  # updates in which it rises from 1
     pooling: PoolingOptions | None = None
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
@@ -110,6 +111,7 @@ def read_options(
         "init": str(config.checked("alpha_init")),
         "share": config.checked("share_alpha"),
         "lr_factor": str(config.checked("alpha_lr_factor")),
+        "warmup": str(config.checked("alpha_warmup_updates")),
         **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
     copy = read_copy(config, args, specs, heads) if isinstance(config, CopyConfig) else None
@@ -130,6 +132,7 @@ def read_options(
         log_interval=config.checked("alpha_log_interval"),
         copy=copy,
         output_alpha=_output_alpha(config, args, attentions),
+        output_warmup=config.checked("loss_alpha_warmup_updates"),
         pooling=pooling,
     )
     for attention, layers in specs.items():

@@ -43,6 +43,8 @@ class Restoring(nn.Module):
             model_cfg = args = None
         elif model_cfg is not None:
             state_dict, model_cfg = _layers_kept(state_dict, model_cfg), None
+        if getattr(self, "output_rise", None) is None:
+            state_dict.pop("output_rise.updates", None)
         with compat.stopping_command():
             self._check_state(state_dict)
             self.has_other_factors = _has_other_factors(state_dict, self.state_dict())

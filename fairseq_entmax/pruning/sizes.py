@@ -11,7 +11,7 @@ from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.saved import SavedModel
 
 # How the names of tensors end that are saved and not learned, and that layers may share
-_BUFFERS = (".gate.decision", ".lr_factor_ratio", ".version", "._float_tensor")
+_BUFFERS = (".gate.decision", ".lr_factor_ratio", "rise.updates", ".version", "._float_tensor")
 _SHARED = (".embed_tokens.weight", ".output_projection.weight")
 
 

@@ -5,7 +5,7 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_entmax.analysis import tokens
-from fairseq_entmax.analysis.tokens import TokenTable, final_punctuation
+from fairseq_entmax.analysis.tokens import TokenTable, final_punctuation, rare_tokens
 
 
 def dictionary(*symbols, counts=None):
@@ -79,3 +79,18 @@ def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols
     rank = TokenTable.of(found).rank
     assert [int(rank[found.index(s)]) for s in ("b", "c", "a")] == [0, 1, 2]
     assert rank[: found.nspecial].tolist() == [-1] * found.nspecial
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "two", "rank"),
+    [
+        ("a c b </s>", [0, 1, 0, 0], [0, 1, 1, 0], 2),
+        ("a a </s>", [1, 1, 0], [1, 1, 0], 0),
+        ("<pad> </s>", [0, 0], [0, 0], -1),
+    ],
+)
+def test_the_rarest_tokens_are_found(text, first, two, rank):
+    found = dictionary("a", "b", "c")
+    rarest, among_two, highest = rare_tokens(TokenTable.of(found), numbers(found, text))
+    assert (rarest.int().tolist(), among_two.int().tolist()) == ([first], [two])
+    assert highest.tolist() == [rank]

@@ -79,6 +79,7 @@ def test_smoothing_takes_the_target_of_the_gradient_from_1_to_1_minus_epsilon():
     net_output = model(**made["net_input"])
     logits = net_output[0].detach().requires_grad_()
     fixed = torch.nn.Module()
+    fixed.output_alpha = 1.5
     fixed.forward = lambda **_: (logits, {})
     fixed.get_targets = lambda sample, _: sample["target"]
     loss, _, _ = criterion(1.5, eps)(fixed, made)

@@ -1,5 +1,7 @@
 """A model without heads is the model with the heads taken out; scores are fairseq's own."""
 
+from argparse import Namespace
+
 import pytest
 import sacrebleu
 import torch
@@ -99,6 +101,18 @@ def test_the_text_of_a_removal_is_short_and_is_read_back():
     assert text_of(names_of(removal)) == "cross:0.2,1.1;encoder-self:0.3"
     assert parse_heads(text_of(names_of(removal))) == set(removal)
     assert text_of(()) == ""
+
+
+def test_translations_have_the_order_of_the_data_set():
+    model, words = trained(**ENTMAX), tiny_task().target_dictionary
+    found = scorer(model).score(())
+    arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
+    generator = tiny_task().build_generator([model], arguments)
+    for sample in batches():
+        hypotheses = tiny_task().inference_step(generator, [model], sample)
+        for number, (best, *_) in zip(sample["id"], hypotheses, strict=True):
+            tokens = [token for token in best["tokens"].tolist() if token not in (0, 2)]
+            assert found.translations[number] == " ".join(words[token] for token in tokens)
 
 
 def test_losses_and_references_have_the_order_of_the_data_set():

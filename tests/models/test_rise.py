@@ -1,0 +1,131 @@
+"""``--alpha-warmup-updates`` in training: the same α in validation, checkpoints and what goes on."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+
+from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.pruning import Head, prune_checkpoint
+from tests.pruning.test_surgery import state_of
+from tests.support import batch, build_model
+from tests.training import make_trainer, save, train
+
+SPARSE = {"attn_mapping": "sparsemax", "alpha_warmup_updates": 4}
+LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5"]
+
+
+def alphas(model):
+    found = [module.mapping.alpha for module in model.modules() if hasattr(module, "mapping")]
+    assert len(set(found)) == 1
+    return found[0]
+
+
+def output(model):
+    with torch.no_grad():
+        return model.eval()(**batch([9, 7, 4], [6, 8, 3])["net_input"])[0]
+
+
+def test_alpha_rises_with_the_updates_of_the_trainer_and_validation_has_the_last():
+    trainer = make_trainer(build_model(**SPARSE))
+    assert alphas(trainer.get_model()) == 1.0
+    for expected in (1.25, 1.5, 1.75, 2.0, 2.0):
+        train(trainer)
+        assert alphas(trainer.get_model()) == expected
+
+
+@pytest.mark.parametrize("at", [2, 5])
+def test_a_checkpoint_has_the_alpha_of_its_update_and_training_goes_on_to_the_bit(at, tmp_path):
+    options = {**SPARSE, "save_dir": str(tmp_path)}
+    straight = make_trainer(build_model(**options))
+    train(straight, at)
+    path = save(straight, tmp_path / "middle.pt")
+    expected = output(copy.deepcopy(straight.get_model()))
+    loaded = build_model(**SPARSE)
+    loaded.load_state_dict(torch.load(path)["model"])
+    assert torch.equal(output(loaded), expected)
+    train(straight, 3)
+    record = read_record(tmp_path / "alpha.jsonl")
+    resumed = make_trainer(build_model(**options))
+    resumed.load_checkpoint(path)
+    train(resumed, 3)
+    states = [one.get_model().state_dict() for one in (straight, resumed)]
+    assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
+    assert read_record(tmp_path / "alpha.jsonl") == record
+    assert record[0]["alpha"]["cross"]["1"] == [1.0]
+
+
+def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_begins_anew(tmp_path):
+    dense = make_trainer(build_model("transformer"))
+    train(dense, 2)
+    for state in (dense.get_model().state_dict(), build_model(**SPARSE).state_dict()):
+        model = build_model(**SPARSE)
+        model.load_state_dict(state)
+        trainer = make_trainer(model)
+        if "mapping" not in "".join(state):
+            torch.testing.assert_close(output(model), output(dense.get_model()))
+        train(trainer, 1)
+        assert alphas(model) == 1.25
+
+
+def test_the_best_checkpoint_is_none_from_the_middle_of_the_rise(tmp_path):
+    trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+    found = []
+    for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise is over after the fourth
+        train(trainer)
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
+        saved = torch.load(tmp_path / "checkpoint_best.pt")
+        found.append(saved["extra_state"]["val_loss"])
+    assert found == [5.0, 3.0, 4.0, 4.5, 4.5, 4.2]
+    vars(checkpoint_utils.save_checkpoint).pop("best")
+
+
+def test_the_output_rises_with_its_loss(tmp_path):
+    options = {"criterion": "entmax_loss", "loss_alpha": 1.5, "loss_alpha_warmup_updates": 2}
+    model = build_model(**options)
+    trainer = make_trainer(model, *LOSS)
+    found, losses = [], []
+    for _ in range(3):
+        found.append(model.output_alpha)
+        probs = model.get_normalized_probs((output(model), {}), log_probs=False)
+        losses.append(bool((probs == 0).any()))
+        train(trainer)
+    assert found == [1.0, 1.25, 1.5]
+    assert losses[0] is False
+    saved = build_model(output_alpha=1.5, loss_alpha_warmup_updates=2)
+    state = torch.load(save(trainer, tmp_path / "some.pt"))["model"]
+    state["output_rise.updates"].fill_(1)
+    saved.load_state_dict(state)
+    assert saved.output_alpha == 1.25
+    build_model(output_alpha=1.5).load_state_dict(state)
+
+
+def test_heads_are_pruned_in_the_middle_of_the_rise(tmp_path):
+    trainer = make_trainer(build_model(**SPARSE))
+    train(trainer, 2)
+    model = trainer.get_model()
+    torch.save(state_of(model, **SPARSE), tmp_path / "whole.pt")
+    paths = [str(tmp_path / name) for name in ("whole.pt", "small.pt")]
+    report = prune_checkpoint(*paths, [Head("cross", 0, 1)])
+    small = read_model(paths[1])
+    assert {small.mapping(attention).alpha for attention in small.attentions} == {1.5}
+    table = alpha_table.as_table(alpha_table.model_values(small))
+    assert table.count("sparsemax (fixed) (50% risen)") == 6
+    assert report.parameters_before == sum(one.numel() for one in model.parameters())
+
+
+def test_a_moving_average_has_the_alpha_of_the_model():
+    trainer = make_trainer(build_model(**SPARSE))
+    average = EMA(trainer.get_model(), EMAConfig(store_ema=True))
+    train(trainer, 2)
+    average.step(trainer.get_model(), 2)
+    again = build_model(**SPARSE)
+    again.load_state_dict(average.get_model().state_dict())
+    assert alphas(again) == 1.5
