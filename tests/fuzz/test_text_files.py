@@ -28,8 +28,11 @@ ODD_VALUES: tuple[Any, ...] = (
 BINARY = (b"\xff\xfe", b"\x80\x04\x95", b"PK\x03\x04", b"\xfd7zXZ\x00", b"\x00" * 100)
 SMALL = ["--cpu", "--num-workers=0"]
 ANALYZE = ["analyze", "bin", "--path=plain.pt", "--measures=density", "--output=new", *SMALL]
+ABLATE = ["ablate", "bin", "--path=plain.pt", "--output=ablated"]
 ABLATED = ["--heads=cross:0.1", "--scores=loss"]
 MARKED = ["--source=source.txt", "--vocab=vocab.txt"]
+RESTORE = ["oov", "restore", "generated.txt"]
+ROUGE = ["rouge", "generated.txt", "--reference=target.txt"]
 REPORT = ["report", "analysis.json", "--output=new"]
 
 
@@ -111,24 +114,10 @@ def json_changed(draw, content: bytes) -> bytes:
         ("analysis.json", json_changed, REPORT, 6),
         ("pruning.tsv", lines_changed, [*REPORT, "--pruning=pruning.tsv"], 3),
         ("ablated/ablation.json", json_changed, [*REPORT, "--ablation=ablated/ablation.json"], 3),
-        (
-            "ablated/removals.jsonl",
-            json_changed,
-            ["ablate", "bin", "--path=plain.pt", "--output=ablated", *ABLATED, *SMALL],
-            3,
-        ),
+        ("ablated/removals.jsonl", json_changed, [*ABLATE, *ABLATED, *SMALL], 3),
         ("vocab.txt", lines_changed, ["oov", "mark", *MARKED, "--output-source=new"], 15),
-        (
-            "generated.txt",
-            lines_changed,
-            ["oov", "restore", "generated.txt", *MARKED, "--output=new"],
-            12,
-        ),
-        (
-            *("generated.txt", lines_changed),
-            ["rouge", "generated.txt", "--reference=target.txt", "--bootstrap=9", "--output=new"],
-            3,
-        ),
+        ("generated.txt", lines_changed, [*RESTORE, *MARKED, "--output=new"], 12),
+        ("generated.txt", lines_changed, [*ROUGE, "--bootstrap=9", "--output=new"], 3),
     ],
 )
 def test_a_command_takes_a_file_or_says_what_is_wrong(place, name, change, words, slice_of):
