@@ -102,6 +102,13 @@ def removals(p, document):
                 removal[score]["p_holm"] = p
 
 
+def syntactic(document):
+    for entry in entries(document):
+        for number, head in enumerate(entry["heads"]):
+            if head.get("dependencies"):
+                head["dependencies"]["nsubj"]["to_head"] = 0.1 if number else 0.95
+
+
 def translations(worse, document):
     """All translate alike, but for sparse and pruned models, which have fewer words right."""
     rows = kept()["softmax-small-seed1"]["translation"]["sentences"]
@@ -143,6 +150,7 @@ CASES = [
     ("voita.positional_confident.softmax", positional, LARGE, HOLDS),
     ("voita.rare_words.softmax", RARE, LARGE, HOLDS),
     ("voita.rare_words_relevant.softmax", RARE, LARGE, HOLDS),
+    ("voita.syntactic.softmax", syntactic, LARGE, HOLDS),
     ("voita.roles_relevant.softmax", positional, LARGE, HOLDS),
     ("voita.roles_left.softmax", positional, PRUNED, FAILS),
     ("voita.relevance_survives.softmax", partial(best_are_left, 1), PRUNED, HOLDS),
