@@ -5,45 +5,38 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import importlib.util
+import importlib
 import lzma
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".xz": lzma.compress,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-}
+PACK = {".xz": lzma.compress, ".gz": gzip.compress, ".bz2": bz2.compress}
 THINGS = ("image", "sound", "mail", "network", "font", "graph", "text", "game", "disk", "clock")
 DEEDS = ("reads", "writes", "sorts", "draws", "sends", "checks", "copies", "plays", "packs")
-GERMAN = "Bild Ton Brief Netz Schrift Graph Text Spiel Platte Uhr "
-GERMAN += "liest schreibt sortiert malt sendet prüft kopiert spielt packt"
-OTHERS = (
-    "every jedes program Programm that das with mit each jedem development Entwicklung files Dateien "
-    "what was things: Dingen: Among Unter other anderen quickly schnell see siehe it es"
-)
 STEM = "deb.example.org_debian_dists_stable_main"
 
 
 def program(path: Path) -> ModuleType:
     """A program of a recipe, which is no package, as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(path.parent))
+    try:
+        return importlib.import_module(path.stem)
+    finally:
+        sys.path.remove(str(path.parent))
 
 
 lists = importlib.import_module("debian_lists")
+
+
+def source_in(split: str, start: str = "s", seed: int | None = None) -> str:
+    """The name of a source package that the hash puts into a split."""
+    names = (f"{start}{i}" for i in range(1000))
+    return next(one for one in names if lists.split_of(one, 150, 150, seed) == split)
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,7 @@ class Entry:
     def packages(self) -> str:
         source = f"Source: {self.source}\n" if self.source else ""
         return (
-            f"Package: {self.name}\n{source}Version: 1.0-1\nInstalled-Size: 12\n"
-            "Maintainer: Somebody <somebody@example.org>\nArchitecture: amd64\n"
+            f"Package: {self.name}\n{source}Version: 1.0-1\nArchitecture: amd64\n"
             f"Description: {self.title}\nDescription-md5: {self.md5}\nSection: misc\n"
             f"Priority: optional\nFilename: pool/main/{self.name}.deb\nSize: 12\n"
             f"SHA256: {hashlib.sha256(self.name.encode()).hexdigest()}\n\n"
@@ -102,15 +94,11 @@ def entries(number: int) -> list[Entry]:
 
 
 def german(made: Sequence[Entry]) -> list[Entry]:
-    """Those of `entries`, translated word by word, so that there is something to learn."""
-    words = dict(zip(THINGS + DEEDS, GERMAN.split(), strict=True))
-    others = OTHERS.split()
-    words |= zip(others[::2], others[1::2], strict=True)
-
-    def translated(text: str) -> str:
-        return re.sub(r"[^ \n]+", lambda word: words.get(word[0], word[0]), text)
-
-    return [replace(e, german=translated(f"{e.title}\n{e.long}")) for e in made]
+    """Those of `entries`, in a German of words that are read from their end."""
+    return [
+        replace(e, german=re.sub("[a-z]+", lambda word: word[0][::-1], f"{e.title}\n{e.long}"))
+        for e in made
+    ]
 
 
 def lists_of(made: Sequence[Entry]) -> dict[str, str]:
@@ -128,20 +116,18 @@ def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in lists_of(made).items():
         path = folder / f"{STEM}_{name.replace('/', '_')}{pack}"
-        path.write_bytes(PACK[pack](text.encode()))
+        path.write_bytes(PACK.get(pack, bytes)(text.encode()))
 
 
 def write_repository(folder: Path, made: Sequence[Entry]) -> None:
     """Write `dists/stable` of a mirror: the lists below main, and the Release that names them."""
     sums = []
     for below, text in lists_of(made).items():
-        name = f"main/{below}"
-        content = lzma.compress(text.encode())
-        path = folder / f"{name}.xz"
+        path = folder / "main" / f"{below}.xz"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        for raw, ending in ((content, ".xz"), (text.encode(), "")):
-            sums.append(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {name}{ending}\n")
+        path.write_bytes(lzma.compress(text.encode()))
+        for content, name in ((path.read_bytes(), f"{below}.xz"), (text.encode(), below)):
+            sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} main/{name}\n")
     (folder / "Release").write_text(
         "Origin: Debian\nSuite: stable\nCodename: stable\nArchitectures: amd64\n"
         f"Components: main\nSHA256:\n{''.join(sums)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.examples import miniatures
 from tests.examples.miniatures import TEST, TRAIN, VALID, verses, write_zip
 
 ARTICLE = 12  # paragraphs of an article
@@ -30,22 +29,8 @@ def wikitext(folder: Path) -> None:
     """The archive of words: rare ones are <unk> already, in all three texts."""
     texts = [as_wikitext(english) for _, english in verses(TRAIN + VALID + TEST)]
     known = set(" ".join(texts[:TRAIN]).split())
-    texts = [
-        " ".join(word if word in known else "<unk>" for word in text.split()) for text in texts
-    ]
+    texts = [" ".join(w if w in known else "<unk>" for w in text.split()) for text in texts]
     texts[3] += " <unk>"
-    parts = {
-        "train": texts[:TRAIN],
-        "valid": texts[TRAIN : TRAIN + VALID],
-        "test": texts[TRAIN + VALID :],
-    }
+    parts = {"train": texts[:TRAIN], "valid": texts[TRAIN:-TEST], "test": texts[-TEST:]}
     members = {f"wikitext-103/wiki.{name}.tokens": articles(part) for name, part in parts.items()}
     write_zip(folder / "wikitext-103-v1.zip", {"wikitext-103/": b"", **members})
-
-
-WRITERS = {"wikitext103": wikitext}
-
-
-def write(recipe: str, folder: Path) -> Path:
-    """Write the miniature archives of a recipe; the table of them, with true checksums."""
-    return miniatures.write(recipe, folder, WRITERS)

@@ -14,7 +14,7 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -25,25 +25,23 @@ TRAIN, VALID, TEST = 240, 16, 12
 TRIAL = {"GENERATION_OPTIONS": "--max-len-b 20", "SPEED_SENTENCES": "2", "SPEED_REPEATS": "1"}
 
 LETTERS = "abcdefghijklmnñopqrstuvwxyzáéíóúü"
-CYRILLIC = "абкдефгхижклмнньпкрстувушийзаэиоую"
-KANA = "あびくでえふぐへいじけるむんにおぷきらすとうぶわしやぜアエイオウユ"
-GERMAN = str.maketrans({"ñ": "ß", "á": "ä", "ó": "ö", "ú": "ü"})
-ROMANIAN = str.maketrans({"ñ": "ș", "á": "ă", "ó": "î", "ú": "ț"})
+ALPHABETS = {
+    "de": str.maketrans("ñáóú", "ßäöü"),
+    "ro": str.maketrans("ñáóú", "șăîț"),
+    "ru": str.maketrans(LETTERS, "абкдефгхижклмнньпкрстувушийзаэиоу"),
+    "ja": str.maketrans(
+        f"{LETTERS},.",
+        "あびくでえふぐへいじけるむんにおぷきらすとうぶわしやぜアエイオウユ、。",
+        " ",
+    ),
+}
 
 
 def in_language(text: str, language: str) -> str:
     """Spanish text in the letters of another language."""
-    if language == "en":
-        return text
-    if language == "de":
-        return text.translate(GERMAN)
-    if language == "ro":
-        return text.translate(ROMANIAN)
-    letters = CYRILLIC if language == "ru" else KANA
-    small = text.lower().translate(str.maketrans(LETTERS, letters[: len(LETTERS)]))
-    if language == "ja":
-        return small.replace(" ", "").replace(",", "、").replace(".", "。")
-    return small
+    if language in ("ru", "ja"):
+        text = text.lower()
+    return text.translate(ALPHABETS.get(language, {}))
 
 
 def verses(number: int) -> list[tuple[str, str]]:
@@ -55,14 +53,11 @@ def verses(number: int) -> list[tuple[str, str]]:
     return list(once)[:number]
 
 
-@dataclass
 class Texts:
     """Pairs of a miniature corpus in two languages."""
 
-    source: str
-    target: str
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: str, target: str) -> None:
+        self.pair = source, target
         pairs = [
             tuple(in_language(es if language != "en" else en, language) for language in self.pair)
             for es, en in verses(TRAIN + VALID + TEST)
@@ -71,9 +66,10 @@ class Texts:
         self.valid = pairs[TRAIN : TRAIN + VALID]
         self.test = pairs[TRAIN + VALID :]
 
-    @property
-    def pair(self) -> tuple[str, str]:
-        return self.source, self.target
+    def parts(self, number: int) -> list[list[tuple[str, ...]]]:
+        """The training pairs in as many parts."""
+        size = TRAIN // number
+        return [self.train[start : start + size] for start in range(0, TRAIN, size)]
 
     def lines(self, pairs: list[tuple[str, ...]], language: str) -> bytes:
         side = self.pair.index(language)
@@ -101,15 +97,14 @@ def write_zip(path: Path, members: dict[str, bytes]) -> None:
 
 def segments(sentences: list[str], kind: str, language: str, *, xml: bool) -> bytes:
     """An mteval file: WMT's (not quite SGML, nothing escaped) or IWSLT's (XML)."""
-    head = f'<{kind} setid="mini" srclang="any" trglang="{language}">\n'
-    lines = ['<doc docid="d1" genre="news" origlang="en">\n<title>A & B</title>\n<p>\n']
-    lines += [
-        f'<seg id="{number}"> {escape(text) if xml else text} </seg>\n'
-        for number, text in enumerate(sentences, 1)
-    ]
-    begin = '<?xml version="1.0" encoding="UTF-8"?>\n<mteval>\n' if xml else ""
-    end = f"</p>\n</doc>\n</{kind}>\n" + ("</mteval>\n" if xml else "")
-    return (begin + head + "".join(lines) + end).encode()
+    lines = [f'<{kind} setid="mini" srclang="any" trglang="{language}">']
+    lines += ['<doc docid="d1" genre="news" origlang="en">', "<title>A & B</title>", "<p>"]
+    for number, text in enumerate(sentences, 1):
+        lines.append(f'<seg id="{number}"> {escape(text) if xml else text} </seg>')
+    lines += ["</p>", "</doc>", f"</{kind}>"]
+    if xml:
+        lines = ['<?xml version="1.0" encoding="UTF-8"?>', "<mteval>", *lines, "</mteval>"]
+    return ("\n".join(lines) + "\n").encode()
 
 
 def tags(sentences: list[str]) -> bytes:
@@ -118,8 +113,6 @@ def tags(sentences: list[str]) -> bytes:
     for start in range(0, len(sentences), 50):
         lines += [
             f"<url>http://www.ted.com/talks/talk_{start}</url>",
-            "<keywords>talks, geology, ocean</keywords>",
-            "<speaker>Somebody</speaker>",
             f"<talkid>{start}</talkid>",
             "<title>Somebody: Something</title>",
             "<description>A talk about something.</description>",
@@ -138,13 +131,12 @@ def iwslt(folder: Path) -> None:
         members[f"de-en/train.tags.de-en.{language}"] = tags(sentences)
         kind = "refset" if side else "srcset"
         valid = [pair[side] + " R&D <x>" for pair in texts.valid]
-        members[f"de-en/IWSLT17.TED.dev2010.de-en.{language}.xml"] = segments(
-            valid, kind, language, xml=True
-        )
+        parts = {"dev2010": valid}
         for number, year in enumerate(range(2010, 2016)):
-            part = [pair[side] for pair in texts.test[2 * number : 2 * number + 2]]
-            name = f"de-en/IWSLT17.TED.tst{year}.de-en.{language}.xml"
-            members[name] = segments(part, kind, language, xml=True)
+            parts[f"tst{year}"] = [pair[side] for pair in texts.test[2 * number : 2 * number + 2]]
+        for name, part in parts.items():
+            path = f"de-en/IWSLT17.TED.{name}.de-en.{language}.xml"
+            members[path] = segments(part, kind, language, xml=True)
     write_tar(folder / "de-en.tgz", members)
 
 
@@ -160,68 +152,49 @@ def kftt(folder: Path) -> None:
     write_tar(folder / "kftt-data-1.0.tar.gz", {**members, **tune})
 
 
-def wmt_tests(folder: Path, texts: Texts, valid: str | None, stem: str) -> None:
-    """WMT's archive of all its test sets, here with those of one language pair."""
+# Of each recipe the archives and the files of its training text, and its validation and test
+WMT = {
+    "wmt16_ro_en": (
+        "training-parallel-ep-v8.tgz training-parallel-ep-v8/europarl-v8.ro-en "
+        "SETIMES.en-ro.txt.zip SETIMES.en-ro",
+        "newsdev2016-roen newstest2016-roen",
+    ),
+    "wmt14_en_de": (
+        "training-parallel-europarl-v7.tgz training/europarl-v7.de-en "
+        "training-parallel-commoncrawl.tgz commoncrawl.de-en "
+        "training-parallel-nc-v9.tgz training/news-commentary-v9.de-en",
+        "newstest2013 newstest2014-deen",
+    ),
+    "wmt_en_ru": (
+        "training-parallel-commoncrawl.tgz commoncrawl.ru-en "
+        "training-parallel-nc-v13.tgz training-parallel-nc-v13/news-commentary-v13.ru-en "
+        "wiki-titles.tgz wiki/ru-en/wiki.ru-en 1mcorpus.zip corpus.en_ru.1m",
+        "newstest2013 newstest2014-ruen",
+    ),
+}
+
+
+def wmt(recipe: str, folder: Path) -> None:
+    """Archives of training text, and that of all of WMT's test sets; all have other files, too."""
+    training, (valid, test) = (words.split() for words in WMT[recipe])
+    files, stems = training[::2], training[1::2]
+    texts = Texts(*recipe.split("_")[-2:])
+    for file, stem, pairs in zip(files, stems, texts.parts(len(files)), strict=True):
+        members = {f"{stem}.{language}": texts.lines(pairs, language) for language in texts.pair}
+        if stem.startswith("wiki"):
+            members = {stem: "".join(f"{ru} ||| {en}\n" for en, ru in pairs).encode()}
+        write_some = write_zip if file.endswith(".zip") else write_tar
+        write_some(folder / file, {f"{stem[:-5]}cs-en.cs": b"veta\n", **members})
     members = {"dev/newstest2011.cs": b"jina veta\n"}
     for side, language in enumerate(texts.pair):
         kind, role = ("refset", "ref") if side else ("srcset", "src")
-        if valid is None:
-            members[f"dev/newstest2013.{language}"] = texts.lines(texts.valid, language)
-        else:
-            members[f"dev/{valid}-{role}.{language}.sgm"] = segments(
-                [pair[side] for pair in texts.valid], kind, language, xml=False
-            )
-        members[f"dev/{stem}-{role}.{language}.sgm"] = segments(
-            [pair[side] + " A & B" for pair in texts.test], kind, language, xml=False
-        )
+        if valid == "newstest2013":  # newer ones have no plain text
+            members[f"dev/{valid}.{language}"] = texts.lines(texts.valid, language)
+        for name, pairs, more in ((valid, texts.valid, ""), (test, texts.test, " A & B")):
+            sentences = [pair[side] + more for pair in pairs]
+            packed = segments(sentences, kind, language, xml=False)
+            members[f"dev/{name}-{role}.{language}.sgm"] = packed
     write_tar(folder / "wmt19-dev.tgz", members)
-
-
-def parallel(texts: Texts, stem: str, pairs: list[tuple[str, ...]]) -> dict[str, bytes]:
-    """Two files of a sentence a line, and those of another pair of languages."""
-    members = {f"{stem}.{language}": texts.lines(pairs, language) for language in texts.pair}
-    folder, slash, _ = stem.rpartition("/")
-    return {f"{folder}{slash}other.cs-en.cs": b"veta\n", **members}
-
-
-def wmt16(folder: Path) -> None:
-    texts = Texts("ro", "en")
-    half = TRAIN // 2
-    stem = "training-parallel-ep-v8/europarl-v8.ro-en"
-    write_tar(folder / "training-parallel-ep-v8.tgz", parallel(texts, stem, texts.train[:half]))
-    members = parallel(texts, "SETIMES.en-ro", texts.train[half:])
-    write_zip(folder / "SETIMES.en-ro.txt.zip", {"README": b"OPUS\n", **members})
-    wmt_tests(folder, texts, "newsdev2016-roen", "newstest2016-roen")
-
-
-def wmt14(folder: Path) -> None:
-    texts = Texts("en", "de")
-    third = TRAIN // 3
-    parts = {
-        "training-parallel-europarl-v7.tgz": "training/europarl-v7.de-en",
-        "training-parallel-commoncrawl.tgz": "commoncrawl.de-en",
-        "training-parallel-nc-v9.tgz": "training/news-commentary-v9.de-en",
-    }
-    for number, (file, stem) in enumerate(parts.items()):
-        pairs = texts.train[number * third : (number + 1) * third]
-        write_tar(folder / file, parallel(texts, stem, pairs))
-    wmt_tests(folder, texts, None, "newstest2014-deen")
-
-
-def wmt_en_ru(folder: Path) -> None:
-    texts = Texts("en", "ru")
-    quarter = TRAIN // 4
-    quarters = [texts.train[number * quarter : (number + 1) * quarter] for number in range(4)]
-    write_tar(
-        folder / "training-parallel-commoncrawl.tgz",
-        parallel(texts, "commoncrawl.ru-en", quarters[0]),
-    )
-    stem = "training-parallel-nc-v13/news-commentary-v13.ru-en"
-    write_tar(folder / "training-parallel-nc-v13.tgz", parallel(texts, stem, quarters[1]))
-    titles = "".join(f"{russian} ||| {english}\n" for english, russian in quarters[2])
-    write_tar(folder / "wiki-titles.tgz", {"wiki/ru-en/wiki.ru-en": titles.encode()})
-    write_zip(folder / "1mcorpus.zip", parallel(texts, "corpus.en_ru.1m", quarters[3]))
-    wmt_tests(folder, texts, None, "newstest2014-ruen")
 
 
 DOCUMENT, FILM = 15, 30  # pairs of a file of subtitles, and of a film, which has two
@@ -241,10 +214,9 @@ def opensubtitles(folder: Path) -> None:
         links.append(f'<linkGrp targType="s" fromDoc="{documents[0]}" toDoc="{documents[1]}" >')
         for number in range(start, min(start + DOCUMENT, len(pairs))):
             left, right = f"{number} {number + 1}" if number % 3 == 0 else str(number), str(number)
-            overlap = "0.899" if number % 5 == 0 else "0.900" if number % 5 == 1 else "1.000"
-            links.append(
-                f'  <link id="SL{number}" xtargets="{left};{right}" overlap="{overlap}" />'
-            )
+            overlap = {0: "0.899", 1: "0.900"}.get(number % 5, "1.000")
+            link = f'id="SL{number}" xtargets="{left};{right}" overlap="{overlap}"'
+            links.append(f"  <link {link} />")
             links.append(f'  <link id="SL{number}b" xtargets="{number};" />')
             ids.append("\t".join([*documents, left, right]))
         links.append("</linkGrp>")
@@ -259,9 +231,7 @@ def opensubtitles(folder: Path) -> None:
 WRITERS = {
     "iwslt17_de_en": iwslt,
     "kftt_ja_en": kftt,
-    "wmt16_ro_en": wmt16,
-    "wmt14_en_de": wmt14,
-    "wmt_en_ru": wmt_en_ru,
+    **{recipe: partial(wmt, recipe) for recipe in WMT},
     "opensubtitles_en_ru": opensubtitles,
 }
 

@@ -23,22 +23,19 @@ def serve(folder: Path, parts: bool = True) -> Iterator[str]:
             if not path.is_file():
                 self.send_error(404)
                 return
-            content, status = path.read_bytes(), 200
+            content = path.read_bytes()
             asked = self.headers.get("Range")
             if asked:
                 serve.ranges.append(asked)  # type: ignore[attr-defined]
-            asked = asked if parts else None
-            if asked:
-                start = int(asked.removeprefix("bytes=").rstrip("-"))
-                if start >= len(content):
-                    self.send_error(416)
-                    return
-                status = 206
-                self.whole, content = content, content[start:]
-            self.send_response(status)
-            if asked:
-                size = len(self.whole)
-                self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and parts else 0
+            if start >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206 if start else 200)
+            if start:
+                end = f"{len(content) - 1}/{len(content)}"
+                self.send_header("Content-Range", f"bytes {start}-{end}")
+            content = content[start:]
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

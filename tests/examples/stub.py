@@ -61,16 +61,16 @@ def train(words: list[str]) -> None:
     for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr("options", " ".join(words))
-    updates = value(words, "--max-update", "10")
-    print(f"| INFO | valid | epoch 001 | loss 5 | nll_loss 4 | num_updates {updates}")
+    print(
+        f"| valid | epoch 001 | loss 5 | nll_loss 4 | num_updates {value(words, '--max-update', '10')}"
+    )
 
 
 def generate(words: list[str]) -> None:
     """The target's own text, in another order."""
-    data, subset = Path(words[0]), value(words, "--gen-subset")
-    target = value(words, "--target-lang")
+    subset, target = value(words, "--gen-subset"), value(words, "--target-lang")
     split = {"test": "test", "test1": "duc2004"}[subset]
-    texts = lines(data.parent / "text" / f"{split}.{target}")
+    texts = lines(Path(words[0]).parent / "text" / f"{split}.{target}")
     found = [f"H-{number}\t-0.5\t{text}\n" for number, text in enumerate(texts)]
     write(Path(value(words, "--results-path")) / f"generate-{subset}.txt", "".join(found[::-1]))
 
@@ -102,10 +102,8 @@ def entmax(words: list[str]) -> None:
         write(output, f"the 9\n{markers}")
     elif words[:2] == ["oov", "mark"]:
         for side in ("source", "target"):
-            write(
-                Path(value(words, f"--output-{side}")),
-                Path(value(words, f"--{side}")).read_text("utf-8"),
-            )
+            text = Path(value(words, f"--{side}")).read_text("utf-8")
+            write(Path(value(words, f"--output-{side}")), text)
     elif words[:2] == ["oov", "restore"]:
         write(output, Path(words[2]).read_text("utf-8"))
     elif command == "rouge":
@@ -118,10 +116,8 @@ def entmax(words: list[str]) -> None:
         print(document if "--json" in words else "ROUGE-1  30.00 [29.00, 31.00]")
     elif command == "analyze":
         write(output / "analysis.json", "{}")
-    elif command == "report":
-        write(output, "a page")
-    elif command == "tag":
-        write(output, "parses")
+    elif command in ("report", "tag"):
+        write(output, "a page, or parses")
 
 
 def sacrebleu(words: list[str]) -> None:
@@ -136,24 +132,18 @@ def tool(words: list[str]) -> None:
         print("mapping\tmodel\n" + "\n".join(map("\t".join, rows)))
     elif name == "predictions.py":
         for line in lines(Path(f"{words[4]}.{words[5]}")):
-            first = line.split()[0]
-            row = {
-                "predicted": "old",
-                "words": {"pooling": 1},
-                "pooling": {"pooling": [[first, 1]]},
-            }
-            print(json.dumps(row))
+            pooling = {"pooling": [[line.split()[0], 1]]}
+            print(json.dumps({"predicted": "old", "words": {"pooling": 1}, "pooling": pooling}))
     elif name == "pruned_generation.py":
         write(Path(value(words, "--json")), "{}")
     elif words[0:2] == ["-m", "claims"]:
         write(Path(value(words, "--output")) / "claims.md", "verdicts")
     elif name == "claims_record.py" and words[1] == "run":
         write(Path(words[2]) / f"{value(words, '--run')}.json.xz", "packed")
+    elif name == "claims_speed.py" and words[1] == "measure":
+        write(Path(words[2]), "{}")
     elif name == "claims_speed.py":
-        if words[1] == "measure":
-            write(Path(words[2]), "{}")
-        else:
-            print(7)
+        print(7)
     elif name == "checkpoints.py":
         print(0)
 

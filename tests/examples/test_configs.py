@@ -37,13 +37,10 @@ def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> di
         env={**os.environ, **further},
     )
     found: dict[str, Any] = {}
-    name = ""
     for word in shown.stdout.splitlines():
         if word.startswith("--"):
             name = word.removeprefix("--").replace("-", "_")
-            found[name] = True
-        else:
-            found[name] = word
+        found[name] = word.startswith("--") or word
     return found
 
 
@@ -91,11 +88,12 @@ def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list
 
 @pytest.mark.slow
 def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
-    sizes = [
-        f"{side}_{part}=32"
-        for side in ("encoder", "decoder")
-        for part in ("embed_dim", "ffn_embed_dim")
-    ]
+    parts = (
+        "encoder_embed_dim",
+        "encoder_ffn_embed_dim",
+        "decoder_embed_dim",
+        "decoder_ffn_embed_dim",
+    )
     command = [
         shutil.which("fairseq-hydra-train", path=preloaded.path(PATH)),
         "--config-dir", EXAMPLES / "wmt_en_ru" / "configs", "--config-name", "prune",
@@ -105,7 +103,7 @@ def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
         "dataset.max_tokens=1000", "dataset.validate_interval_updates=2",
         "criterion.target_heads='encoder-self=1,decoder-self=2,cross=3'",
         "criterion.l0_warmup_updates=1", "criterion.decide_heads_at=2", "checkpoint.finetune_from_model=null",
-        *(f"+model.{size}" for size in sizes),
+        *(f"+model.{part}=32" for part in parts),
     ]  # fmt: skip
     result = subprocess.run(
         list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, check=False,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import miniatures
-from tests.examples.dry_runs import EXAMPLES, PATH, DryRun
+from tests.examples.dry_runs import EXAMPLES, PATH, DryRun, kill_when
 from tests.examples.serving import serve
 
 COMMON = EXAMPLES / "lib" / "common.sh"
@@ -44,20 +42,16 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("after\n", {"out"})
 
 
-def test_a_folder_appears_whole_with_its_stamp_and_without_remains(tmp_path: Path) -> None:
+def test_a_folder_appears_whole_with_its_stamp_and_remains_of_a_killed_script_go(
+    tmp_path: Path,
+) -> None:
     for leftover in ("data", "data.tmp", "data.old"):
         (tmp_path / leftover).mkdir()
         (tmp_path / leftover / "stale").touch()
     script = "begin_dir data; echo new >data.tmp/file; finish_dir data settings"
     assert shell(script, tmp_path).returncode == 0
-    assert names(tmp_path) == {"data"}
-    assert names(tmp_path / "data") == {".done", "file"}
+    assert (names(tmp_path), names(tmp_path / "data")) == ({"data"}, {".done", "file"})
     assert shell("is_done data/.done settings", tmp_path).returncode == 0
-
-
-def test_who_holds_the_lock_removes_the_folders_that_a_killed_script_was_building(
-    tmp_path: Path,
-) -> None:
     here = tmp_path / "here"
     killed = shell(
         "mkdir -p here/text; hold_lock $PWD/here; begin_dir $PWD/here/data-bin; "
@@ -92,9 +86,8 @@ def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
 
 
 def test_the_run_name_tells_mappings_and_lengths_apart(tmp_path: Path) -> None:
-    texts = ["entmax", "entmax15", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax"]
-    texts += ["sparsemax|softmax", "(sparsemax|softmax*7)*3,softmax", "entmax:tv=learned"]
-    texts += ["sparsemax|softmax*7,softmax"]
+    texts = ["entmax", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax", "sparsemax|softmax"]
+    texts += ["(sparsemax|softmax*7)*3,softmax", "sparsemax|softmax*7,softmax"]
     script = "".join(f"run_name '{text}' {epochs} epochs;" for text in texts for epochs in (1, 11))
     found = shell(script, tmp_path).stdout.split()
     assert len(set(found)) == 2 * len(texts)
@@ -143,6 +136,7 @@ def raw(tmp_path: Path) -> Path:
 
 def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     """What prepare.sh says, which does not get further than the words."""
+    shutil.rmtree(tmp_path / "stubs", ignore_errors=True)
     dry = DryRun(tmp_path / "stubs")
     (dry.bin / "subword-nmt").write_text("#!/bin/sh\nexit 9\n")
     (dry.bin / "subword-nmt").chmod(0o755)
@@ -150,24 +144,11 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     return dry(*command, check=False, CORPORA=str(table), **further)
 
 
-@pytest.mark.parametrize("damage", ["checksum", "content", "cut short"])
-def test_a_damaged_archive_is_named_and_nothing_is_made_of_it(
-    damage: str, raw: Path, tmp_path: Path
-) -> None:
-    archive, table = raw / ARCHIVE, raw / "corpora.tsv"
-    whole = archive.read_bytes()
-    if damage == "checksum":
-        archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        message = "is expected: it is damaged"
-    elif damage == "content":
-        miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
-        table = miniatures.write_table(raw, [archive])
-        message = "has no file de-en/train.tags.de-en.de, de-en/train.tags.de-en.en"
-    else:  # of an archive without a known checksum
-        archive.write_bytes(whole[:-40])
-        table.write_text(re.sub(r"\t\d+\tsha256:\w+", "\t-\t-", table.read_text()))
-        message = f"{archive} is cut short or damaged"
-    assert message in fetched(tmp_path, table, RAW_DIR=str(raw))
+def test_another_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path: Path) -> None:
+    archive = raw / ARCHIVE
+    miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
+    said = fetched(tmp_path, miniatures.write_table(raw, [archive]), RAW_DIR=str(raw))
+    assert "has no file de-en/train.tags.de-en.de, de-en/train.tags.de-en.en" in said
     assert names(tmp_path / "out") == {".lock"}
 
 
@@ -193,18 +174,13 @@ def test_what_cannot_be_downloaded_is_named_with_its_home(raw: Path, tmp_path: P
     archive, out = raw / ARCHIVE, tmp_path / "out" / "raw"
     with serve(raw) as address:
         table = miniatures.write_table(raw, [archive], address)
-        size = archive.stat().st_size
-        archive.write_bytes(b"x" * size)  # another file than the table says
+        archive.write_bytes(b"x" * archive.stat().st_size)  # another file than the table says
         assert "is expected: it is damaged" in fetched(tmp_path, table)
         assert names(out) == {f"{ARCHIVE}.bad"}
         archive.unlink()
-        shutil.rmtree(tmp_path / "stubs")
         dead = fetched(tmp_path, table)
     assert "404" in dead
     assert f"get it from https://example.org, put it in {out}" in dead
-    shutil.rmtree(tmp_path / "stubs")
-    by_hand = fetched(tmp_path, miniatures.write_table(raw, []), RAW_DIR=str(raw))
-    assert f"corpora.tsv has no line for {ARCHIVE}" in by_hand
 
 
 @pytest.mark.slow
@@ -213,20 +189,11 @@ def test_a_preparation_that_is_killed_goes_on_where_it_was(raw: Path, tmp_path: 
     dry = DryRun(tmp_path / "stubs")
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     dry(RECIPE, "prepare.sh", "--output", straight, **given)
-    process = subprocess.Popen(
+    kill_when(
+        lambda: (stopped / "tok.tmp").exists(),
         [EXAMPLES / RECIPE / "prepare.sh", "--output", stopped],
-        env={**os.environ, "PATH": f"{dry.bin}:{PATH}", **given},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        {**os.environ, "PATH": f"{dry.bin}:{PATH}", **given},
     )
-    deadline = time.monotonic() + 120
-    while not (stopped / "tok.tmp").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
     assert not (stopped / "tok").exists()
     assert "text: done before" in dry(RECIPE, "prepare.sh", "--output", stopped, **given)
     for path in straight.rglob("*"):
@@ -235,22 +202,15 @@ def test_a_preparation_that_is_killed_goes_on_where_it_was(raw: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["subword-nmt", "python3"])
-def test_a_tool_that_fails_in_the_middle_leaves_no_finished_step(tool: str, tmp_path: Path) -> None:
-    """One ends as when it is killed; of the other one line is lost, as on a disk that was full for a moment."""
-    table, dry = miniatures.write("wmt_en_ru", tmp_path / "raw"), DryRun(tmp_path / "stubs")
-    real = shutil.which(tool, path=PATH)
-    bodies = {
-        "subword-nmt": f'{real} "$@"; case "$*" in *train.en*) exit 137 ;; esac',
-        "python3": f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac',
-    }
-    (dry.bin / tool).write_text(f"#!/bin/sh\n{bodies[tool]}\n")
-    (dry.bin / tool).chmod(0o755)
-    given = {"RAW_DIR": str(tmp_path / "raw"), "CORPORA": str(table)}
-    out = tmp_path / "out"
-    said = dry("wmt_en_ru", "prepare.sh", "--output", out, "--workers", 1, check=False, **given)
-    assert ("could not be learned" if tool == "subword-nmt" else "was not written whole") in said
-    assert not (out / "bpe").exists()
+def test_a_line_that_a_tool_loses_leaves_no_finished_step(raw: Path, tmp_path: Path) -> None:
+    """As on a disk that was full for a moment."""
+    dry, real = DryRun(tmp_path / "stubs"), shutil.which("python3", path=PATH)
+    body = f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac'
+    (dry.bin / "python3").write_text(f"#!/bin/sh\n{body}\n")
+    given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
+    command = (RECIPE, "prepare.sh", "--output", tmp_path / "out", "--workers", 1)
+    assert "was not written whole" in dry(*command, check=False, **given)
+    assert not (tmp_path / "out" / "bpe").exists()
 
 
 # --- wrong options -----------------------------------------------------------
@@ -261,7 +221,6 @@ WRONG = [
     (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', and there is no such"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
     (RECIPE, "train.sh", {}, "no mapping given"),
-    (RECIPE, "train.sh --epochs 3 x", {}, "unknown option '--epochs': use --output, --updates"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "give --updates N before the mapping"),
     (RECIPE, "train.sh entmax --max-tokens 3", {}, "so that the batch stays at 8192 tokens"),
     (RECIPE, "train.sh entmax --distributed-world-size 3", {}, "give --processes N"),
@@ -274,25 +233,18 @@ WRONG = [
     ("bible_es_en", "prune.sh --search-updates 3", {}, "got '3': give 4 or more"),
     ("bible_es_en", "prune.sh --mapping", {}, "option --mapping needs a value"),
     ("bible_es_en", "claims.sh --seeds one", {}, "option --seeds got 'one': give whole numbers"),
-    ("bible_es_en", "claims.sh --corpora bible", {}, "got 'bible', which is no recipe"),
     ("bible_es_en", "claims.sh --models softmix", {}, "got 'softmix': give any of softmax, entmax"),
     ("debian_headlines", "prepare.sh", {"VOCABULARY": "bpe:3"}, "VOCABULARY is 'bpe:3'"),
     ("debian_headlines", "report.sh --models copies", {}, "got 'copies': give no-copy"),
-    ("wikitext103", "prepare.sh", {"BLOCK_TOKENS": "no"}, "BLOCK_TOKENS got 'no': give a whole"),
     ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
-    ("cnn_dm", "prepare.sh", {"LOWERCASE": "yes"}, "LOWERCASE is 'yes': give 1, or leave it out"),
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
-    ("gigaword", "prepare.sh", {"SUMDATA": "/nowhere"}, "SUMDATA is '/nowhere', and there is no"),
     ("snli", "report.sh --models softmax,,x", {}, "put one comma between two and no spaces"),
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("recipe", "command", "environment", "message"),
-    WRONG,
-)
+@pytest.mark.parametrize(("recipe", "command", "environment", "message"), WRONG)
 def test_a_wrong_option_is_named_before_anything_is_done(
     recipe: str, command: str, environment: dict[str, str], message: str, tmp_path: Path
 ) -> None:

@@ -40,15 +40,12 @@ def test_every_verse_is_whole_in_one_split_but_for_the_one_with_the_glossary(tex
         names += own
     assert lines(text / "left-out.verse") == ["Rev 22:21"]
     assert sorted([*names, "Rev 22:21"]) == sorted(corpus)
-
-
-@pytest.mark.parametrize("language", ["es", "en"])
-def test_no_text_is_in_two_splits(language: str, text: Path) -> None:
-    of = [
-        {" ".join(line.lower().split()) for line in lines(text / f"{part}.{language}")}
-        for part in split.SPLITS
-    ]
-    assert len(set.union(*of)) == sum(map(len, of))
+    for language in ("es", "en"):  # and no text in two
+        of = [
+            {" ".join(line.lower().split()) for line in lines(text / f"{part}.{language}")}
+            for part in split.SPLITS
+        ]
+        assert len(set.union(*of)) == sum(map(len, of))
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_draws_other_verses(
@@ -69,12 +66,8 @@ def corpus_of(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 
 def test_verses_that_share_a_text_in_one_language_stay_in_training(tmp_path: Path) -> None:
-    same = [
-        ("misma", "this way"),
-        ("Misma ", "that way"),
-        ("este", "same  words"),
-        ("otro", "Same words"),
-    ]
+    same = [("misma", "this way"), ("Misma ", "that way")]
+    same += [("este", "same  words"), ("otro", "Same words")]
     pairs = [("uno", "one"), ("dos", "two"), ("tres", "three"), *same]
     for seed in range(20):
         folder = tmp_path / str(seed)

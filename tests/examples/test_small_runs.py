@@ -2,71 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import re
-import signal
-import subprocess
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import preloaded
-from tests.examples import entailment_miniature, miniatures, summary_miniatures
-from tests.examples.dry_runs import EXAMPLES, PATH
+from tests.examples import dry_runs, entailment_miniature, miniatures, summary_miniatures
+from tests.examples.dry_runs import EXAMPLES, PATH, kill_when
 from tests.examples.miniatures import lines
 
 SIDES = ("encoder", "decoder")
 TINY = [f"--{side}-{part}=32" for side in SIDES for part in ("embed-dim", "ffn-embed-dim")]
-STORIES = {**summary_miniatures.STORIES, "train": summary_miniatures.STORIES["train"] - 1}
 
 pytestmark = pytest.mark.slow
 
 
-def environment(**further: str) -> dict[str, str]:
-    own = {"PATH": PATH, "OMP_NUM_THREADS": "1", **miniatures.TRIAL}
-    return {**os.environ, **own, **further}
-
-
-def run(recipe: str, script: str, *arguments: object, check: bool = True, **further: str) -> str:
-    result = subprocess.run(
-        [EXAMPLES / recipe / script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(PATH=preloaded.path(PATH), **further),
-    )
-    assert not check or result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result.stdout
-
-
-def kill_when(log: Path, pattern: str, command: list[object], **further: str) -> None:
-    """Start a command in a session of its own, and kill it whole when its log says something."""
-    process = subprocess.Popen(
-        list(map(str, command)),
-        env=environment(**further),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 300
-    while not (log.exists() and re.search(pattern, log.read_text(encoding="utf-8"))):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    # torchrun gives its processes sessions of their own
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
-    family = {process.pid}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    for pid in family:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
+def run(*command: Any, **further: str) -> str:
+    environment = {"PATH": preloaded.path(PATH), **miniatures.TRIAL, **further}
+    return dry_runs.run(*command, **environment).stdout
 
 
 def losses(log: str) -> dict[int, tuple[float, float]]:
@@ -88,7 +46,11 @@ def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_p
     one = losses(run("bible_es_en", "train.sh", *shared, "--name", "one", *model))
     two = [*shared, "--name", "two", "--processes", 2, *model]
     log = tmp_path / "runs" / "two" / "train.log"
-    kill_when(log, r"epoch 002: +5 /", [EXAMPLES / "bible_es_en" / "train.sh", *two])
+    kill_when(
+        lambda: log.exists() and re.search(r"epoch 002: +5 /", log.read_text("utf-8")),
+        [EXAMPLES / "bible_es_en" / "train.sh", *two],
+        {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1"},
+    )
     assert "goes on from its last checkpoint" in run("bible_es_en", "train.sh", *two)
     found = losses(log.read_text(encoding="utf-8"))
     assert len(found) == len(one) > 20
@@ -100,9 +62,9 @@ def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_p
 
 
 def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> None:
-    table = summary_miniatures.write("cnn_dm", tmp_path / "raw")
+    table = miniatures.write("cnn_dm", tmp_path / "raw", summary_miniatures.WRITERS)
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table), "VOCABULARY": "words:300"}
-    given |= {"LAYERS": "2", "PAIRS": "/".join(map(str, STORIES.values()))}
+    given |= {"LAYERS": "2", "PAIRS": summary_miniatures.PAIRS}
     given["GENERATION_OPTIONS"] = "--min-len 1 --max-len-b 12 --beam 2"
     out = tmp_path / "out"
     run("cnn_dm", "prepare.sh", "--output", out, "--workers", 1, **given)
@@ -113,7 +75,7 @@ def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> Non
     run("cnn_dm", "train.sh", *options, "sparse-tl", *TINY, *heads, **given)
     printed = run("cnn_dm", "evaluate.sh", *options, "sparse-tl", **given)
     done = out / "runs" / "sparse-tl_sparsemax-2updates"
-    assert len(lines(done / "test.hyp")) == STORIES["test"]
+    assert len(lines(done / "test.hyp")) == summary_miniatures.STORIES["test"]
     assert "<unk-" not in (done / "test.generated").read_text(encoding="utf-8")
     scores = json.loads((done / "test.rouge.json").read_text(encoding="utf-8"))
     for name in ("rouge1", "rouge2", "rougeL"):

@@ -18,6 +18,7 @@ HYPOTHESES = ["the cat sat on a mat today", "a b c d e", "nothing that fits at a
 
 def test_bleu_can_be_made_of_the_statistics_of_any_sample_of_sentences() -> None:
     kept = translation(HYPOTHESES, REFERENCES)
+    assert kept["bleu"] == round(BLEU().corpus_score(HYPOTHESES, [REFERENCES]).score, 4)
     for sample in ([0, 1, 2], [0, 0, 1], [2, 1, 1]):
         columns = [sum(row) for row in zip(*(kept["sentences"][i] for i in sample), strict=True)]
         made = BLEU.compute_bleu(columns[2:6], columns[6:], columns[0], columns[1]).score
@@ -25,13 +26,6 @@ def test_bleu_can_be_made_of_the_statistics_of_any_sample_of_sentences() -> None
             [HYPOTHESES[i] for i in sample], [[REFERENCES[i] for i in sample]]
         )
         assert made == pytest.approx(direct.score, abs=1e-9)
-
-
-def test_scores_are_those_of_sacrebleu_with_their_signatures() -> None:
-    kept = translation(HYPOTHESES, REFERENCES)
-    assert kept["bleu"] == round(BLEU().corpus_score(HYPOTHESES, [REFERENCES]).score, 4)
-    assert "tok:13a" in kept["bleu_signature"]
-    assert "nc:6" in kept["chrf_signature"]
 
 
 def test_updates_and_epochs_of_phases_count_on() -> None:
@@ -62,20 +56,15 @@ def test_as_many_updates_as_take_the_same_time(
     assert updates_in_equal_time({"models": models}, *names, 1) == 1
 
 
-def test_what_a_record_says_of_itself_is_kept_when_more_is_added(tmp_path: Path) -> None:
+def test_what_a_record_says_of_itself_is_kept_and_a_trial_is_not_mixed_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["about", str(tmp_path), "--corpora", "one,two"])
     path = tmp_path / "record.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "hours": 3.5}))
     main(["about", str(tmp_path), "--corpora", "two,three"])
     about = json.loads(path.read_text())
     assert (about["corpora"], about["hours"]) == (["one", "two", "three"], 3.5)
-    assert set(about["versions"]) == {"fairseq", "fairseq-entmax", "python", "torch"}
-
-
-def test_a_record_of_a_trial_is_not_mixed_with_a_whole_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["about", str(tmp_path), "--corpora", "one", "--quick"])
     with pytest.raises(SystemExit):
-        main(["about", str(tmp_path), "--corpora", "one"])
+        main(["about", str(tmp_path), "--corpora", "one", "--quick"])
     assert "choose another --output" in capsys.readouterr().err

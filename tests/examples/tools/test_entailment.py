@@ -37,8 +37,7 @@ def test_pairs_without_a_label_are_left_out_and_the_others_stay_in_order(archive
     ("expected", "message"),
     [
         ("549367/9842/9824", "108 pairs with a label in train, 549367 are expected"),
-        ("1/2", "PAIRS is '1/2': give 3 numbers"),
-        ("1/2/x", "give 3 numbers"),
+        ("1/2/x", "PAIRS is '1/2/x': give 3 numbers"),
     ],
 )
 def test_other_numbers_of_pairs_than_expected_are_named(
@@ -47,32 +46,11 @@ def test_other_numbers_of_pairs_than_expected_are_named(
     with pytest.raises(SystemExit):
         main([str(archive), str(tmp_path / "text"), "--expect", expected])
     assert message in capsys.readouterr().err
-    main([str(archive), str(tmp_path / "text"), "--expect", miniature.PAIRS])
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"gold_label": "neutral"}', "snli_1.0_train.jsonl: line 1 is none of SNLI"),
-        ("not JSON", "line 1 is none of SNLI"),
-        (
-            '{"gold_label": "maybe", "captionID": "1.jpg#0", "sentence1_binary_parse": "( a b )", '
-            '"sentence2_binary_parse": "( a b )"}',
-            "the label 'maybe' is none of entailment, neutral, contradiction, -",
-        ),
-    ],
-)
-def test_a_line_of_another_form_is_named(line, message, tmp_path):
+@pytest.mark.parametrize("line", ['{"gold_label": "neutral"}', "not JSON"])
+def test_a_line_of_another_form_is_named(line, tmp_path):
     names = (f"snli_1.0/snli_1.0_{split}.jsonl" for split in ("train", "dev", "test"))
     miniatures.write_zip(tmp_path / "a.zip", {name: f"{line}\n".encode() for name in names})
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"snli_1.0_train.jsonl: line 1 is none of SNLI"):
         write_splits(tmp_path / "a.zip", tmp_path / "text")
-
-
-def test_another_archive_is_refused(tmp_path):
-    miniatures.write_zip(tmp_path / "other.zip", {"README": b"x"})
-    with pytest.raises(ValueError, match=r"has no file snli_1.0/snli_1.0_train.jsonl"):
-        write_splits(tmp_path / "other.zip", tmp_path / "text")
-    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
-    with pytest.raises(ValueError, match="cut short or damaged"):
-        write_splits(tmp_path / "cut.zip", tmp_path / "text")

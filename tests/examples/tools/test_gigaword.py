@@ -33,11 +33,8 @@ def text(archive, tmp_path):
     return folder, list(write_splits(archive, folder, miniatures.VALID))
 
 
-def test_words_are_in_small_letters_with_a_sign_for_digits_and_one_for_rare_words():
+def test_words_are_in_small_letters_with_signs_and_lines_drawn_at_even_distances():
     assert normalise("The  <unk> of UNK in 1,984") == "the UNK of UNK in #,###"
-
-
-def test_lines_are_drawn_at_even_distances():
     assert sorted(every(10, 5)) == [0, 2, 4, 6, 8]
     assert sorted(every(3, 8)) == [0, 1, 2]
     assert len(every(189651, 8000)) == 8000
@@ -51,10 +48,9 @@ def test_the_splits_are_those_of_the_archive(text):
         f"test: {miniatures.TEST} pairs",
         f"duc2004: {miniatures.TEST} pairs",
     ]
-    for split in ("train", "valid", "test", "duc2004"):
-        assert len(lines(folder / f"{split}.article")) == len(lines(folder / f"{split}.summary"))
-    assert any("UNK" in line.split() for line in lines(folder / "train.article"))
-    assert not any("<unk>" in line for line in lines(folder / "train.article"))
+    articles = lines(folder / "train.article")
+    assert any("UNK" in line.split() for line in articles)
+    assert not any("<unk>" in line for line in articles)
     # Every person's summary is a reference as the archive has it, with its capitals
     first, *others = [lines(folder / f"duc2004.reference{number}") for number in range(4)]
     assert lines(folder / "duc2004.summary") == [normalise(line) for line in first] != first
@@ -77,17 +73,9 @@ def test_the_unpacked_folder_gives_the_same(text, unpacked, tmp_path):
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        (
-            "train/train.article.txt.gz",
-            None,
-            r"has no file train/train\.article\.txt\.gz: it is not",
-        ),
+        ("train/train.article.txt.gz", None, r"has no file train/train\.article\.txt\.gz: it is"),
         ("train/train.article.txt.gz", lambda old: old[:-30], r"are cut short or damaged"),
-        (
-            "Giga/input.txt",
-            lambda old: b"one\n",
-            r"Giga/input\.txt and .* different numbers of lines",
-        ),
+        ("Giga/input.txt", lambda old: b"one\n", r"Giga/input\.txt and .* different numbers of"),
         (
             "Giga/input.txt",
             lambda old: b"\xff" + old,

@@ -22,21 +22,15 @@ def test_a_text_ends_with_its_mark_and_a_pair_has_two():
 
 
 def test_a_row_has_the_words_as_written_with_the_mean_weight_of_heads():
-    said = Said(
-        "old",
-        {"old": -0.25, "new": -1.5},
-        ["<unk>", "went", "</s>"],
-        {"pooling": torch.tensor([[0.5, 0.0, 0.0], [1.0, 0.0, 0.0]])},
-    )
+    weights = {"pooling": torch.tensor([[0.5, 0.0, 0.0], [1.0, 0.0, 0.0]])}
+    said = Said("old", {"old": -0.25, "new": -1.5}, ["<unk>", "went", "</s>"], weights)
     assert row_of(said, ("Jobab went",)) == {
         "predicted": "old",
         "log_prob": -0.25,
         "words": {"pooling": 2},
         "pooling": {"pooling": [["Jobab", 0.75]]},
     }
-
-
-def test_each_attention_of_a_pair_has_the_words_of_its_text():
+    # Each attention of a pair has the words of its text
     weights = {
         "hypothesis": torch.tensor([[0.0, 0.0, 0.0, 1.0, 0.0]]),
         "premise": torch.tensor([[0.25, 0.75, 0.0, 0.0, 0.0]]),
@@ -46,13 +40,10 @@ def test_each_attention_of_a_pair_has_the_words_of_its_text():
     assert row["pooling"] == {"hypothesis": [["c", 1.0]], "premise": [["a", 0.25], ["b", 0.75]]}
 
 
-def rows():
-    selected = [[["x", 0.5], ["y", 0.5]], [["x", 1.0]], [["z", 1.0]]]
-    return [{"words": {"pooling": 4}, "pooling": {"pooling": words}} for words in selected]
-
-
 def test_words_are_told_by_their_share_of_the_weight_of_each_label():
-    assert told(rows(), ["one", "one", "two"]) == (
+    selected = [[["x", 0.5], ["y", 0.5]], [["x", 1.0]], [["z", 1.0]]]
+    rows = [{"words": {"pooling": 4}, "pooling": {"pooling": words}} for words in selected]
+    assert told(rows, ["one", "one", "two"]) == (
         "pooling: 1.3 of 4.0 words on average\n  one: x 75.0%, y 25.0%\n  two: z 100.0%"
     )
 

@@ -60,16 +60,8 @@ def test_each_epoch_has_its_losses_and_updates(
 
 def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
     assert read_course(log(tmp_path, FIRST[0], EARLY)).by_patience
-    assert not read_course(log(tmp_path, FIRST[0])).by_patience
     # It went on, with more patience
     assert not read_course(log(tmp_path, FIRST[0], EARLY, f"{BEGIN} 2", SECOND[0])).by_patience
-
-
-def test_a_log_without_what_is_asked_for_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no validation of a training: remove its folder"):
-        read_course(log(tmp_path, INNER))
-    with pytest.raises(ValueError, match="has no number of open heads: remove its folder"):
-        read_search(log(tmp_path, INNER, FIRST[0]), 50)
 
 
 # --- heads in a search ----------------------------------------------------------------
@@ -96,9 +88,7 @@ def test_the_heads_that_a_search_has_open_are_those_of_its_course(tmp_path: Path
     # It was stopped, and logged some of it twice
     path = log(tmp_path, inner(50, 24, 24), inner(100, 9, 12), inner(50, 24, 23), inner(100, 8, 11))
     assert opened(path) == [(50, 24, 23), (100, 8, 11)]
-
-
-def test_a_long_search_is_thinned_with_its_first_and_last_point_kept(tmp_path: Path) -> None:
+    # A long one is thinned, with its first and last point kept
     path = log(tmp_path, *(inner(10 * number, 24, 24) for number in range(1, 200)))
     updates = [updates for updates, _, _ in opened(path)]
     assert (len(updates), updates[0], updates[-1]) == (50, 10, 1990)

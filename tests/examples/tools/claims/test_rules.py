@@ -20,7 +20,6 @@ from claims.rules import (
     within,
 )
 from claims.statistics import Bootstrap, HeadStatistic
-from claims.words import as_correlation, as_share, p_of_sides
 
 ABOVE, BELOW, AROUND, NEAR = [1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [1.0, -1.0, 0.1], [0.1, -0.1, 0.0]
 SURE, UNSURE = Bootstrap(1.0, 0.5, 1.5, 0.001), Bootstrap(1.0, -0.5, 2.5, 0.2)
@@ -33,12 +32,9 @@ SURE, UNSURE = Bootstrap(1.0, 0.5, 1.5, 0.001), Bootstrap(1.0, -0.5, 2.5, 0.2)
         (BELOW, None, 0, FAILS),
         (AROUND, None, 0, UNDECIDED),
         ([0.01, -0.01, 0.0], None, 0.1, FAILS),
-        ([0.01, -0.01, 0.0], None, 0, UNDECIDED),
         (ABOVE, SURE, 0, HOLDS),
         (ABOVE, UNSURE, 0, UNDECIDED),
-        (BELOW, UNSURE, 0, UNDECIDED),
         ([0.01, -0.01, 0.0], UNSURE, 0.1, UNDECIDED),
-        ([0.01, -0.01, 0.0], Bootstrap(0.0, -0.05, 0.05, 0.9), 0.1, FAILS),
         ([5.0], SURE, 0, UNDECIDED),
     ],
 )
@@ -46,21 +42,14 @@ def test_more_holds_where_seeds_and_sentences_say_so(differences, bootstrap, mar
     assert more_than(differences, bootstrap, margin).verdict == verdict
 
 
-def test_a_difference_that_holds_and_is_of_no_importance_says_so():
-    assert "of no importance" in more_than([0.01, 0.011, 0.009], margin=0.1).why
-
-
 @pytest.mark.parametrize(
     ("differences", "low", "high", "near", "loss"),
     [
-        (NEAR, -0.2, 0.2, HOLDS, HOLDS),
         (NEAR, -0.5, 0.5, HOLDS, HOLDS),
         (NEAR, -0.7, 0.2, UNDECIDED, UNDECIDED),
         ([0.1, -0.9, 0.5], -0.2, 0.2, UNDECIDED, UNDECIDED),
         (ABOVE, 0.6, 1.4, FAILS, HOLDS),
-        (ABOVE, 0.4, 1.6, UNDECIDED, HOLDS),
         (NEAR, 0.6, 1.4, UNDECIDED, HOLDS),
-        (ABOVE, -1.4, -0.6, UNDECIDED, UNDECIDED),
         (BELOW, -1.4, -0.6, FAILS, FAILS),
         (BELOW, -1.4, -0.4, UNDECIDED, UNDECIDED),
         ([0.0], -0.1, 0.1, UNDECIDED, UNDECIDED),
@@ -76,13 +65,7 @@ def test_both_intervals_have_to_lie_within_a_limit_and_to_gain_is_no_loss(
 
 @pytest.mark.parametrize(
     ("counts", "verdict"),
-    [
-        ([1, 2, 1], HOLDS),
-        ([0, 0], FAILS),
-        ([1, 0, 2], UNDECIDED),
-        ([3], UNDECIDED),
-        ([0], UNDECIDED),
-    ],
+    [([1, 2, 1], HOLDS), ([0, 0], FAILS), ([1, 0, 2], UNDECIDED), ([3], UNDECIDED)],
 )
 def test_heads_with_a_role_exist_where_every_seed_has_one(counts, verdict):
     assert in_each(counts, "one").verdict == verdict
@@ -93,26 +76,23 @@ def of_seeds(values, greater=0.5, less=0.5):
 
 
 @pytest.mark.parametrize(
-    ("statistic", "expected"),
+    ("statistic", "margin", "expected"),
     [
-        (of_seeds([0.7, 0.9, 0.8], greater=0.049), HOLDS),
-        (of_seeds([0.7, 0.9, 0.8], greater=0.05), UNDECIDED),
-        (of_seeds([0.99, 0.9, 0.5], greater=0.001), UNDECIDED),
-        (of_seeds([0.3, 0.1, 0.2], less=0.049), FAILS),
-        (of_seeds([0.3, 0.1, 0.5], less=0.001), UNDECIDED),
-        (of_seeds([0.51, 0.5, 0.49]), FAILS),
-        (of_seeds([0.61, 0.61, 0.61]), UNDECIDED),
-        (of_seeds([0.9], greater=0.001), UNDECIDED),
+        (of_seeds([0.7, 0.9, 0.8], greater=0.049), 0.1, HOLDS),
+        (of_seeds([0.7, 0.9, 0.8], greater=0.05), 0.1, UNDECIDED),
+        (of_seeds([0.99, 0.9, 0.5], greater=0.001), 0.1, UNDECIDED),
+        (of_seeds([0.3, 0.1, 0.2], less=0.049), 0.1, FAILS),
+        (of_seeds([0.51, 0.5, 0.49]), 0.1, FAILS),
+        (of_seeds([0.61, 0.61, 0.61]), 0.1, UNDECIDED),
+        (of_seeds([0.9], greater=0.001), 0.1, UNDECIDED),
+        (of_seeds([0.5, 0.5, 0.5]), 0, UNDECIDED),
     ],
 )
-def test_heads_have_more_where_chance_and_all_seeds_say_so(statistic, expected):
-    assert over_heads(statistic, margin=0.1).verdict == expected
-
-
-def test_corrected_p_values_stand_for_those_of_the_statistic_and_no_margin_is_none():
-    statistic = of_seeds([0.7, 0.9, 0.8], greater=0.03)
-    assert over_heads(statistic, 0.1, (0.06, 1.0)).verdict == UNDECIDED
-    assert over_heads(of_seeds([0.5, 0.5, 0.5])).verdict == UNDECIDED
+def test_heads_have_more_where_chance_and_all_seeds_say_so(statistic, margin, expected):
+    assert over_heads(statistic, margin).verdict == expected
+    # Corrected p-values stand for those of the statistic
+    sure = of_seeds([0.7, 0.9, 0.8], greater=0.03)
+    assert over_heads(sure, 0.1, (0.06, 1.0)).verdict == UNDECIDED
 
 
 def test_a_claim_of_several_things_needs_all_of_them():
@@ -134,15 +114,3 @@ def test_what_the_record_lacks_is_the_reason_of_a_verdict(error, verdict):
     claim = Claim("nobody", "nobody, 1", "Something.", "a number", lacking)
     expected = Decision(verdict, "the record has no run with model entmax")
     assert claim.judged(None).decision == expected
-
-
-def test_intervals_of_shares_and_correlations_end_where_these_do():
-    assert as_share([1.0, 0.9, 0.8]) == "0.90 [0.65, 1.00] (1.00, 0.90, 0.80)"
-    assert as_share([0.0, 0.1]) == "0.05 [0.00, 0.69] (0.00, 0.10)"
-    assert as_correlation([-0.9, 0.9]) == "0.00 [−1.00, +1.00] (−0.90, +0.90)"
-
-
-def test_p_of_the_other_side_is_given_where_it_is_the_one_that_decides():
-    assert p_of_sides(of_seeds([0.7, 0.9], greater=0.03, less=0.98)) == "p = 0.030"
-    below = of_seeds([0.1, 0.2], greater=0.99, less=0.002)
-    assert p_of_sides(below) == "p = 0.990; of the other side p = 0.002"

@@ -26,19 +26,21 @@ from scipy import stats
 
 
 def systems(error_rates, sentences=150):
-    """References, and of systems in which this share of the words is another their texts and
-    sufficient statistics."""
+    """References, and of systems with this share of wrong words their texts and sufficient statistics."""
     generator = numpy.random.default_rng(4)
     lengths = generator.integers(6, 25, sentences)
     lines = [[f"w{i}" for i in generator.integers(0, 200, n)] for n in lengths]
     references = [" ".join(line) for line in lines]
-    metric = BLEU(references=[references])
     texts = [
         [" ".join(w if generator.random() > rate else "x" for w in line) for line in lines]
         for rate in error_rates
     ]
-    rows = [numpy.array(metric._extract_corpus_statistics(text, None)) for text in texts]
-    return references, texts, rows
+    metric = BLEU(references=[references])
+    return (
+        references,
+        texts,
+        [numpy.array(metric._extract_corpus_statistics(t, None)) for t in texts],
+    )
 
 
 def test_the_interval_over_seeds_is_students_and_one_seed_has_none():
@@ -55,7 +57,6 @@ def test_bleu_of_sums_is_that_of_sacrebleu_smoothed_where_nothing_matches():
         assert bleu(own.sum(0)) == pytest.approx(expected)
     for sums in (
         [20, 25, 9, 4, 0, 0, 20, 19, 18, 17],
-        [20, 15, 9, 4, 2, 0, 20, 19, 18, 17],
         [2, 2, 2, 1, 0, 0, 2, 1, 0, 0],
         [0, 5, 0, 0, 0, 0, 0, 0, 0, 0],
     ):
@@ -63,22 +64,11 @@ def test_bleu_of_sums_is_that_of_sacrebleu_smoothed_where_nothing_matches():
         assert bleu(numpy.array(sums)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("first", "second"), [(0.30, 0.36), (0.30, 0.305), (0.30, 0.32)])
-def test_the_bootstrap_has_the_difference_of_sacrebleu_and_about_the_p_of_a_gaussian(first, second):
-    references, texts, (one, other) = systems([first, second])
-    found = paired_bootstrap([one], [other])
-    scores = [BLEU().corpus_score(text, [references]).score for text in texts]
-    assert found.difference == pytest.approx(scores[0] - scores[1])
-    # Differences of sums over many sentences are about Gaussian
-    error = (found.high - found.low) / (2 * stats.norm.ppf(0.975))
-    expected = 2 * stats.norm.sf(abs(found.difference) / error)
-    assert found.p == pytest.approx(expected, abs=0.04)
-    assert paired_bootstrap([one], [one]).p == 1
-
-
 def test_the_bootstrap_draws_the_same_sentences_for_all_seeds_and_averages():
-    _, _, rows = systems([0.30, 0.31, 0.36, 0.37], sentences=60)
+    references, texts, rows = systems([0.30, 0.31, 0.36, 0.37], sentences=60)
     found = paired_bootstrap(rows[:2], rows[2:])
+    score = [BLEU().corpus_score(text, [references]).score for text in texts]
+    assert found.difference == pytest.approx((score[0] + score[1] - score[2] - score[3]) / 2)
     counts = numpy.random.RandomState(1).multinomial(60, numpy.full(60, 1 / 60), size=1000)
     differences = []
     for drawn in counts:
@@ -89,6 +79,7 @@ def test_the_bootstrap_draws_the_same_sentences_for_all_seeds_and_averages():
     # p is the share of samples as far from their mean, on either side
     far = numpy.abs(differences - numpy.mean(differences)) >= abs(found.difference)
     assert found.p == pytest.approx((1 + far.sum()) / 1001)
+    assert paired_bootstrap(rows[:1], rows[:1]).p == 1
 
 
 def test_p_values_are_combined_by_fishers_method_and_corrected_by_holms():
@@ -116,20 +107,12 @@ def test_one_stratum_has_spearmans_correlation_and_the_p_of_all_orders():
     all_orders = numpy.array([stats.spearmanr(FIRST, order).statistic for order in orders])
     assert tested.greater == pytest.approx((all_orders >= expected - 1e-9).mean(), abs=DRAWN)
     assert tested.less == pytest.approx((all_orders <= expected + 1e-9).mean(), abs=DRAWN)
-    # Of the generator whose numbers do not change; Fisher's method leaves the p of one seed as it is
-    orders = numpy.random.RandomState(1).random_sample((10_000, 6)).argsort(axis=1)
-    first, second = (stats.rankdata(values) - 3.5 for values in (FIRST, SECOND))
-    beyond = (second[orders] @ first >= second @ first - 1e-9).sum()
-    assert tested.greater == pytest.approx((1 + beyond) / 10_001)
 
 
 def test_differences_between_strata_are_no_correlation_within_and_seeds_stand_apart():
     low, high = [0.1, 0.2, 0.3], [10.1, 10.2, 10.3]
-    strata = [
-        Stratum(1, low, [3, 2, 1]),
-        Stratum(1, high, [13, 12, 11]),
-        Stratum(2, low, [1, 2, 3]),
-    ]
+    orders = (1, low, [3, 2, 1]), (1, high, [13, 12, 11]), (2, low, [1, 2, 3])
+    strata = [Stratum(*one) for one in orders]
     assert rank_correlation(strata).by_seed == pytest.approx({1: -1.0, 2: 1.0})
     assert rank_correlation([Stratum(1, [1, 2, 3], [5, 5, 5])]) is None
 
