@@ -87,7 +87,11 @@ class EntmaxSummarizationTask(TranslationTask):
             if is_search and not is_stock:
                 for model in models if settings.coverage_penalty else ():
                     layers = getattr(getattr(model, "decoder", None), "layers", ())
-                    if not any(getattr(layer, "encoder_attn", None) for layer in layers):
+                    # Other decoders than Transformers may have attention all the same
+                    across = [
+                        layer.encoder_attn for layer in layers if hasattr(layer, "encoder_attn")
+                    ]
+                    if across and not any(across):
                         raise ValueError(
                             f"--coverage-penalty {settings.coverage_penalty:g} needs the decoder's "
                             f"attention to the source, and {type(model).__name__} has none: leave "
