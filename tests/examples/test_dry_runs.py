@@ -21,6 +21,8 @@ from tests.examples import (
 from tests.examples.dry_runs import EXAMPLES, DryRun
 from tests.examples.miniatures import lines
 
+pytestmark = pytest.mark.slow
+
 TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
 PAPERS = list(miniatures.WRITERS)
 EVERY_RECIPE = sorted(path.parent.name for path in EXAMPLES.glob("*/dataset.sh"))
