@@ -10,7 +10,7 @@ from omegaconf import II
 
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
-from fairseq_entmax.modules.pruning_state import MOST_UPDATES
+from fairseq_entmax.mappings.rise import MOST_UPDATES
 
 # In float32 a loss over a million tokens with the penalty is finite up to here, and a multiplier
 # after as many updates as there may be; a smaller rate changes nothing that float32 tells from 0

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 # Its name in a mapping's text, and that of the module in a mapping
 WARMUP, RISE = "warmup", "rise"
+# What an option may count updates up to: more than any training has
 MOST_UPDATES = 10**9
 
 

@@ -21,7 +21,7 @@ from fairseq_entmax.mappings.factor import NO_FACTOR, check_lr_factor
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
-from fairseq_entmax.mappings.rise import check_warmup
+from fairseq_entmax.mappings.rise import MOST_UPDATES, check_warmup
 from fairseq_entmax.mappings.strengths import (
     OSCAR_INIT,
     P_INIT,
@@ -30,7 +30,6 @@ from fairseq_entmax.mappings.strengths import (
     check_strength_init,
 )
 from fairseq_entmax.modules import gates
-from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 # Attention to option, such as encoder_self_attn_mapping
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}

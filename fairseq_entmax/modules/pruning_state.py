@@ -10,9 +10,6 @@ from torch import Tensor, nn
 
 from fairseq_entmax.attentions import ATTENTIONS
 
-# What an option may count updates up to: more than any training has
-MOST_UPDATES = 10**9
-
 
 class PruningState(nn.Module):
     """The state of the penalty on gates. Nothing in it is learned by the optimiser.
