@@ -77,17 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     command = words[0] if words else ""
-    for word in words:
-        name, _, value = word.partition("=")
-        # argparse takes such a value for the end of options, and gives none
-        if name.startswith("--") and value == "--":
-            print(
-                f"fairseq-entmax {command}: error: {name:.80} got '--', no value", file=sys.stderr
-            )
-            return 2
     try:
         if command in MODULES:
-            _run_module(command, words[1:])
+            if command in COMMANDS:
+                check_early(command, words[1:])
+                importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+            importlib.import_module(MODULES[command][0]).main(words[1:])
         else:
             parser = _parser()
             if not words:
@@ -103,14 +98,6 @@ def _run(words: list[str]) -> int:
         print(f"fairseq-entmax {command}: {text}", file=sys.stderr)
         return 1
     return 0
-
-
-def _run_module(command: str, arguments: list[str]) -> None:
-    """Run a command that takes fairseq's options, or the report."""
-    if command in COMMANDS:
-        check_early(command, arguments)
-        importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-    importlib.import_module(MODULES[command][0]).main(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -193,7 +180,6 @@ def _print_user_dir(options: argparse.Namespace) -> None:
 
 
 def _print_alpha(options: argparse.Namespace) -> None:
-    _require_checkpoint(options.checkpoint)
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
     from fairseq_entmax.models.saved import read_model
@@ -230,21 +216,12 @@ def _import_user_dir(path: str | None) -> None:
         ) from error
 
 
-def _require_checkpoint(path: str) -> None:
-    """Refuse a file that is not there before torch and fairseq are imported."""
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no checkpoint {path}")
-    if Path(path).is_dir():
-        raise ValueError(f"{path} is not a checkpoint, but a folder")
-
-
 def _prune(options: argparse.Namespace) -> None:
     if options.output is None and (options.heads is not None or options.overwrite):
         raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
     heads = set() if options.heads is None else named_heads("--heads", options.heads)
-    _require_checkpoint(options.checkpoint)
     if options.output is not None:
         check_target(options.output, "--output", options.overwrite)
     _import_user_dir(options.user_dir)

@@ -1,8 +1,6 @@
-"""What an exception says, and which file it is about, as a part of one sentence."""
+"""What an exception says, as a part of one sentence."""
 
 from __future__ import annotations
-
-import os
 
 MOST = 200
 
@@ -17,9 +15,3 @@ def reason(error: BaseException) -> str:
     if isinstance(error, AttributeError | TypeError | AssertionError) or not text:
         return "something in it has another form"
     return text
-
-
-def named(path: str | os.PathLike[str]) -> str:
-    """A path as it is; in quotes, and escaped, where it would not be seen in a sentence."""
-    text = os.fspath(path)
-    return text if text.isprintable() and text.strip() else repr(text)

@@ -1,14 +1,6 @@
-"""What errors say of exceptions and of files."""
+"""What errors say of exceptions."""
 
-from pathlib import Path
-
-from fairseq_entmax.reasons import named, reason
-
-
-def test_a_file_can_be_seen_in_a_sentence():
-    plain = {"a b.json": "a b.json", Path("é/x.json"): "é/x.json"}
-    for path, text in {**plain, "": "''", " ": "' '", "a\nb": r"'a\nb'"}.items():
-        assert named(path) == text
+from fairseq_entmax.reasons import reason
 
 
 def test_a_reason_is_one_line():

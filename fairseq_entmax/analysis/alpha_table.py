@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.saved import SavedModel, read_model
+from fairseq_entmax.models.saved import SavedModel
 from fairseq_entmax.text_table import text_table
 
 ALPHA = "alpha"
@@ -38,13 +38,8 @@ class LayerValues:
     risen: float = 1.0  # how far it has risen from softmax
 
 
-def checkpoint_values(path: str) -> list[LayerValues]:
-    """Read the values of the heads of a checkpoint of this package, or of its stock counterpart."""
-    return model_values(read_model(path))
-
-
 def model_values(model: SavedModel) -> list[LayerValues]:
-    """The same for a model that was read before."""
+    """The values of the heads of a checkpoint of this package, or of its stock counterpart."""
     rows = []
     mappings = [
         (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
@@ -63,8 +58,7 @@ def model_values(model: SavedModel) -> list[LayerValues]:
             is_shared = len(tensor) == 1 and name in row.learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
             row.values[name] = [None if math.isnan(number) else number for number in numbers]
-            assert mapping is not None
-            learns = mapping.learns(name)
+            learns = mapping.learns(name)  # type: ignore[union-attr]
             row.are_learned[name] = learns * (len(numbers) // len(learns))
         rows.append(row)
     return rows

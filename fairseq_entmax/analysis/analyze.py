@@ -37,12 +37,9 @@ from fairseq_entmax.analysis.measures import (
     numbers_of,
 )
 from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, on_device, shown_at_most
+from fairseq_entmax.analysis.sentences import maps_of, on_device
 
 logger = logging.getLogger(__name__)
-
-# How sentences were chosen that stand in --sentences
-ASKED = "asked"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,12 +82,6 @@ class Study(NamedTuple):
     costly: list[list[ImportanceMeasure]]
     tables: Tables
     sentences: list[int] | None
-
-    @property
-    def is_generated(self) -> bool:
-        """Whether each model has targets of its own."""
-        is_generated: bool = self.args.of == GENERATED
-        return is_generated
 
 
 class Recorded(NamedTuple):
@@ -152,7 +143,7 @@ def record(study: Study) -> Recorded:
         differences, lengths = [], batch.source.lengths
         for collector, dataset in zip(collectors, study.datasets, strict=True):
             own, text = sample, batch
-            if study.is_generated:
+            if args.of == GENERATED:
                 own = dataset.generate(sample)
                 text = study.tables.with_target(batch, own["net_input"]["prev_output_tokens"])
             differences.append(collector.update(own, text))
@@ -166,16 +157,9 @@ def record(study: Study) -> Recorded:
             kind.offer(chosen, sample, different, lengths, texts, outcomes)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    wanted = (study.sentences or []) if chosen is None else chosen.sentences()
-    sentences = shown_at_most(kind, study.datasets, networks, wanted)
-    if len(sentences) < len(wanted):
-        logger.warning(
-            "of %d sentences maps of %d are kept: more would be more than a report can show",
-            len(wanted),
-            len(sentences),
-        )
-    how = {"by": ASKED} if chosen is None else chosen.how()
-    return Recorded(collectors, counts, sentences, how)
+    if chosen is None:
+        return Recorded(collectors, counts, study.sentences or [], {"by": "asked"})
+    return Recorded(collectors, counts, chosen.sentences(), chosen.how())
 
 
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
@@ -215,11 +199,11 @@ def written(
             recorded.sentences,
             study.models,
             study.task,
-            study.is_generated,
+            args.of == GENERATED,
             [one.outcome for one in recorded.collectors],
         ),
     }
-    if study.is_generated:
+    if args.of == GENERATED:
         config = loading.configuration(args).generation
         analysis |= {"of": GENERATED, "search": search_options(config, study.task)}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]

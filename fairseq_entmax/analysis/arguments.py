@@ -226,8 +226,8 @@ OF_ABLATE: dict[str, dict[str, Any]] = {
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
-def early_parser(command: str) -> argparse.ArgumentParser:
-    """A command's own options, and those of fairseq's that are needed most."""
+def check_early(command: str, arguments: Sequence[str]) -> None:
+    """Answer ``--help`` at once, and refuse what argparse does of the command's own options."""
     description, add_options = COMMANDS[command]
     parser = argparse.ArgumentParser(
         prog=f"fairseq-entmax {command}",
@@ -250,9 +250,4 @@ def early_parser(command: str) -> argparse.ArgumentParser:
     group.add_argument(
         HELP_ALL, action="store_true", dest="help_all", help="every option of fairseq's, too"
     )
-    return parser
-
-
-def check_early(command: str, arguments: Sequence[str]) -> None:
-    """Answer ``--help`` at once, and refuse what argparse does of the command's own options."""
-    early_parser(command).parse_known_args(arguments)
+    parser.parse_known_args(arguments)

@@ -109,17 +109,16 @@ class Tables:
 
     def batch(self, sample: Any) -> Batch:
         """The sentences of a batch of fairseq's data loader."""
-        net_input, annotated = sample["net_input"], None
-        previous = net_input["prev_output_tokens"]
-        if self.annotations is not None:
-            annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
-        return Batch(
-            Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
-            Side.of(previous, self.pad, self.eos, self.target),
-            self.source,
-            annotated,
-            self._in_source[previous],
-        )
+        tokens, previous = (sample["net_input"][n] for n in ("src_tokens", "prev_output_tokens"))
+        source = Side.of(tokens, self.pad, self.eos, self.source)
+        target = Side.of(previous, self.pad, self.eos, self.target)
+        annotated = self._annotated(sample)
+        return Batch(source, target, self.source, annotated, self._in_source[previous])
+
+    def _annotated(self, sample: Any) -> AnnotatedBatch | None:
+        if self.annotations is None:
+            return None
+        return self.annotations.batch(sample["id"], sample["net_input"]["src_tokens"])
 
     def with_target(self, batch: Batch, previous: Tensor) -> Batch:
         """The same source sentences with another input of the decoder, ``(batch, target)``."""
@@ -144,11 +143,8 @@ class TextTables(Tables):
         self._marks = torch.tensor(sorted({*marks, self.eos}), device=device)
 
     def batch(self, sample: Any) -> Batch:
-        text, annotated = sample["net_input"]["src_tokens"], None
-        if self.annotations is not None:
-            annotated = self.annotations.batch(sample["id"], text)
-        side = Side.of(text, self.pad, self._marks, self.source)
-        return Batch(side, side, self.source, annotated)
+        side = Side.of(sample["net_input"]["src_tokens"], self.pad, self._marks, self.source)
+        return Batch(side, side, self.source, self._annotated(sample))
 
 
 def _in_source(task: Any) -> list[int]:

@@ -10,9 +10,8 @@ from typing import Any
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import Shares, evenly_spread
 from fairseq_entmax.analysis.likelihood import has_zeros
-from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
-from fairseq_entmax.analysis.start_and_end import lines_of_checkpoint
+from fairseq_entmax.analysis.start_and_end import Line, lines_of_checkpoint
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.models.head_record import DIGITS, read_record
@@ -75,7 +74,7 @@ def _known(number: Any) -> float | None:
     return None if math.isnan(number) else float(number)
 
 
-def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
+def training_records(loaded: LoadedModel) -> dict[str, list[Line]]:
     """What training recorded of the model's head values beside the checkpoint, by name, thinned.
 
     What cannot be read, or is no record of this model, is left out with a warning."""
@@ -85,24 +84,20 @@ def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
     return {name: record for name, record in records.items() if record}
 
 
-def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
+def _record(loaded: LoadedModel, name: str) -> list[Line]:
     path = Path(loaded.path).with_name(f"{name}.jsonl")
     if not path.is_file():
         return []
-    low, high = head_value(name).range or (float("-inf"), float("inf"))
-    lines: list[dict[str, Any]] = []
     try:
-        for line in read_record(path, name):
-            rows = (row for layers in line[name].values() for row in layers.values())
-            if not all(value is None or low <= value <= high for row in rows for value in row):
-                raise ValueError(
-                    f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
-                )
-            of_layers = {at: line[name][at] for at in ATTENTIONS if at in line[name]}
-            lines.append({"update": line["update"], "values": of_layers})
+        read = [
+            {
+                "update": line["update"],
+                "values": {at: line[name][at] for at in ATTENTIONS if at in line[name]},
+            }
+            for line in read_record(path, name)
+        ]
         present = _present(loaded, name)
-        checked = lines_of_checkpoint(lines, name, loaded.updates, present, str(path))
-        lines = [dict(line) for line in checked]
+        lines = list(lines_of_checkpoint(read, name, loaded.updates, present, str(path)))
     except (OSError, ValueError) as error:
         logger.warning("no record of %s for this model: %s", name, error)
         return []

@@ -71,7 +71,6 @@ class GeneratedDataset:
         self._config = config.generation
         self._seed: int = config.common.seed
         self._targets: dict[int, Tensor] = {}
-        self.src_sizes: Any = dataset.src_sizes
         self.tgt_sizes = array("q", [0]) * len(dataset)
         self.numbers = {"tokens": 0, "empty": 0, "longest": 0}
         self._generator = self._search(lambda: task.build_generator([model], self._config))
@@ -82,7 +81,7 @@ class GeneratedDataset:
 
     def num_tokens(self, number: int) -> int:
         """The longer side of a sentence, in tokens."""
-        return max(int(self.src_sizes[number]), self.tgt_sizes[number])
+        return max(int(self._dataset.src_sizes[number]), self.tgt_sizes[number])
 
     def collater(self, items: Sequence[dict[str, Any]]) -> Any:
         """A batch, as fairseq makes it."""
@@ -115,16 +114,13 @@ class GeneratedDataset:
                     f"the search finds nothing to say of sentence {number}: the model did not "
                     f"train well, or the options leave no word"
                 )
-            best.append(of_one[0]["tokens"].cpu())
-            self._keep(number, best[-1], limit)
+            tokens = of_one[0]["tokens"].cpu()
+            best.append(tokens)
+            self._targets[number], self.tgt_sizes[number] = tokens.int(), len(tokens)
+            self.numbers["tokens"] += len(tokens)
+            self.numbers["empty"] += len(tokens) == 1
+            self.numbers["longest"] += len(tokens) > limit
         return self._with_targets(sample, best)
-
-    def _keep(self, number: int, tokens: Tensor, limit: int) -> None:
-        self._targets[number] = tokens.int()
-        self.tgt_sizes[number] = len(tokens)
-        self.numbers["tokens"] += len(tokens)
-        self.numbers["empty"] += len(tokens) == 1
-        self.numbers["longest"] += len(tokens) > limit
 
     def _longest(self, sample: Any) -> int:
         """How many tokens fairseq lets a hypothesis have, without the end of the sentence."""

@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -20,7 +20,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
 from fairseq_entmax.analysis.arguments import HELP_ALL
-from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 from fairseq_entmax.reasons import reason
 from fairseq_entmax.tasks.summarization import SummarizationConfig
@@ -63,7 +62,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
-    _complete(kind, args, {word[2:].replace("-", "_") for word in words})
+    kind.complete(args, {word[2:].replace("-", "_") for word in words})
     return args
 
 
@@ -77,21 +76,6 @@ def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
         if value != defaults[name]:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} got {value!r}, which has no part here: {remedy}")
-
-
-def _complete(kind: kinds.Kind, args: Namespace, given: Collection[str]) -> None:
-    """Take options from the first checkpoint; of another kind of model, say that it is one."""
-    try:
-        kind.complete(args, given)
-    except ValueError:
-        path = args.path.split(os.pathsep)[0]
-        try:
-            saved = read_model(path)
-        except (OSError, ValueError):
-            saved = None  # which has been said
-        if saved is not None:
-            kinds.check_model(saved.model_class, saved.architecture, path, kind)
-        raise
 
 
 def _check_data(args: Namespace) -> None:
@@ -147,7 +131,7 @@ def load_task(
     kinds.check_folder(data, kind, task)
     if checkpoint is not None:
         args.path = checkpoint
-        _complete(kind, args, set())
+        kind.complete(args, set())
     return setup_task(args)
 
 

@@ -7,7 +7,6 @@ So a head whose mapping makes groups of equal weight has them by number, beside 
 from __future__ import annotations
 
 import base64
-import math
 import zlib
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
@@ -19,9 +18,6 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.measures.equal_weights import RUNS, equal_to_left, in_group
 
-# The most bytes that the weights of all maps of an analysis may have in memory. Compressed, they
-# can come from a thousandth of it; and no browser shows a page of more
-LARGEST = 1 << 30
 # Groups of a row that have a number: what a byte tells apart
 MOST = 255
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
@@ -38,11 +34,6 @@ def encode_weights(weights: Tensor) -> str:
 def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
     """The weights ``(heads, queries, keys)`` float16 of one layer in ``maps`` of the document."""
     return _unpacked(entry, "weights", "<f2")
-
-
-def map_bytes(shape: Sequence[int]) -> int:
-    """How large the weights of a shape, ``(heads, queries, keys)``, are in memory, in bytes."""
-    return 2 * math.prod(shape)
 
 
 def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
@@ -110,16 +101,9 @@ def _packed(numbers: numpy.ndarray) -> str:
 
 
 def _unpacked(entry: Dictionary[str, Any], name: str, dtype: str) -> numpy.ndarray:
-    """The numbers of an entry's shape; no more bytes are inflated than they have."""
-    size = numpy.dtype(dtype).itemsize * math.prod(entry["shape"])
-    inflated = zlib.decompressobj()
+    """The numbers of an entry's shape."""
     try:
-        if size > LARGEST:
-            raise ValueError(f"they are {size:,} bytes, more than {LARGEST:,}")
-        # A byte more, so that the end of the data is reached, and what is behind it noticed
-        data = inflated.decompress(base64.b64decode(entry[name], validate=True), size + 1)
-        if len(data) != size or not inflated.eof or inflated.unused_data:
-            raise ValueError(f"they are not the {size:,} bytes of it, and nothing else")
+        data = zlib.decompress(base64.b64decode(entry[name], validate=True))
+        return numpy.frombuffer(data, dtype=dtype).reshape(entry["shape"])
     except (ValueError, zlib.error) as error:
         raise ValueError(f"{name} of the shape {entry['shape']} cannot be read: {error}") from None
-    return numpy.frombuffer(data, dtype=dtype).reshape(entry["shape"])

@@ -73,12 +73,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
             dictionaries or languages.
         UnsafeCheckpointError: it holds something that could run code.
     """
-    try:
-        saved = read_model(path)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"--path: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"--path: {error}") from None
+    saved = read_model(path)
     state = saved.state
     kind, copy = kind_of_task(task), saved.options.copy
     check_model(saved.model_class, saved.architecture, path, kind)
@@ -87,9 +82,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
         model = kind.build_model(saved, task)
         model.load_state_dict(state["model"], strict=True)
     except Exception as error:  # of settings or weights that do not fit, of whatever kind
-        raise ValueError(
-            f"--path: {path} does not hold the model it names: {reason(error)}"
-        ) from error
+        raise ValueError(f"{path} does not hold the model it names: {reason(error)}") from error
     model.eval().requires_grad_(False)
     updates = updates_of(state)
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
@@ -103,8 +96,6 @@ def _names(paths: list[str], mappings: list[str]) -> list[str]:
     for column in itertools.zip_longest(*parts, fillvalue=""):
         if len(set(column)) == len(column):
             return [name.removesuffix(".pt") for name in column]
-    shared = len(os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths]))
-    names = [os.path.abspath(path)[shared:].lstrip(os.sep) for path in paths]
-    if len(set(names)) == len(names):
-        return names
-    raise ValueError(f"--path got {os.pathsep.join(paths)!r}, which has the same checkpoint twice")
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"--path got {os.pathsep.join(paths)!r}, the same checkpoint twice")
+    return paths

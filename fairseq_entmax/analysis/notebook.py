@@ -29,7 +29,6 @@ def measure(
     annotations: Annotations | None = None,
     source_lengths: _Lengths = None,
     target_lengths: _Lengths = None,
-    has_end: bool = True,
 ) -> dict[str, dict[int, dict[str, Any]]]:
     """Measure weights of attention, such as :class:`AttentionRecorder` gives.
 
@@ -49,8 +48,6 @@ def measure(
         source_lengths: ``(batch,)``: without a sample, how many source tokens are real, behind
             padding on the left, as fairseq has it; None: all are.
         target_lengths: likewise of the decoder's input, whose padding is on the right.
-        has_end: without a sample, whether the last source token, and the first of the
-            decoder's input, are ends of sentences.
 
     Returns:
         Attention to layer to ``{"diversity": …, "heads": [{"head": 0, "density": …, …}]}``,
@@ -73,7 +70,7 @@ def measure(
         device = sample["net_input"]["src_tokens"].device
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
     else:
-        batch = _batch_of(attention, source_lengths, target_lengths, has_end)
+        batch = _batch_of(attention, source_lengths, target_lengths)
     wide: dict[str, dict[int, Tensor]] = {}
     for name, layers in attention.items():
         for layer, weights in layers.items():
@@ -119,9 +116,7 @@ def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
         )
 
 
-def _batch_of(
-    attention: Attention, source_lengths: _Lengths, target_lengths: _Lengths, has_end: bool
-) -> Batch:
+def _batch_of(attention: Attention, source_lengths: _Lengths, target_lengths: _Lengths) -> Batch:
     """Sentences of unknown words, of the shapes that the weights have."""
     first = {name: next(iter(layers.values())) for name, layers in attention.items() if layers}
     source = [first[name].size(-1) for name in (ENCODER_SELF, CROSS) if name in first]
@@ -143,8 +138,7 @@ def _batch_of(
         start = torch.zeros_like(lengths) if is_target else longest - lengths
         places = torch.arange(longest, device=device)[None] - start[:, None]
         tokens = torch.full_like(places, _WORD)
-        if has_end:
-            tokens[places == (0 if is_target else lengths[:, None] - 1)] = _END
+        tokens[places == (0 if is_target else lengths[:, None] - 1)] = _END
         tokens = tokens.masked_fill((places < 0) | (places >= lengths[:, None]), _PAD)
         sides.append(Side.of(tokens, _PAD, _END, None))
     source_side, target_side = sides

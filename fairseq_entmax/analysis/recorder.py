@@ -30,8 +30,6 @@ class AttentionRecorder:
         model: any model of this package; also what ``load_model`` or ``from_pretrained`` gave.
         keep_graph: keep what is needed to differentiate through the weights. Otherwise they
             are detached.
-        keep_calls: keep the weights of every call in :attr:`calls` too: in generation an
-            attention is called once for each step, and each call has one query.
 
     Attributes:
         attention: ``encoder-self``, ``decoder-self`` and ``cross`` to layer, from 0, to
@@ -40,19 +38,16 @@ class AttentionRecorder:
             padding, and where the mapping says so. An attention without heads is absent. While
             a model decodes step by step, as ``translate`` does, these are the weights of its last
             step alone: ``look`` gives those of the whole sentence.
-        calls: one ``(attention, layer, weights)`` for each call, with ``keep_calls``.
 
     Raises:
         ValueError: the model has no attention of this package, or is an ensemble.
     """
 
-    def __init__(self, model: Any, keep_graph: bool = False, keep_calls: bool = False):
+    def __init__(self, model: Any, keep_graph: bool = False):
         self._model = unwrapped(model)
         self._keep_graph = keep_graph
-        self._keep_calls = keep_calls
         self._open = ExitStack()
         self.attention: Attention = {}
-        self.calls: list[tuple[str, int, Tensor]] = []
         modules = list(self._model.modules())
         if not any(isinstance(module, MultiheadAttention) for module in modules):
             is_stock = any(isinstance(module, FairseqMultiheadAttention) for module in modules)
@@ -63,7 +58,6 @@ class AttentionRecorder:
 
     def __enter__(self) -> AttentionRecorder:
         self.attention = {}
-        self.calls = []
         for attention, layer, module in attention_modules(self._model):
             record = partial(self._record, attention, layer)
             self._open.enter_context(module.observed(record))
@@ -75,8 +69,6 @@ class AttentionRecorder:
     def _record(self, attention: str, layer: int, weights: Tensor) -> None:
         kept = weights if self._keep_graph else weights.detach()
         self.attention.setdefault(attention, {})[layer] = kept
-        if self._keep_calls:
-            self.calls.append((attention, layer, kept))
 
 
 def unwrapped(model: Any) -> nn.Module:

@@ -9,16 +9,15 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_entmax.analysis.kinds import Kind, kind_of_task
+from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.loading import load_dataset
-from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
+from fairseq_entmax.analysis.maps import sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import MeasuredLayer
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 from fairseq_entmax.modules import attention_modules
 
 
@@ -51,27 +50,6 @@ def load_samples(
         if not 0 <= number < len(dataset):
             raise ValueError(f"{subset} has the sentences 0 to {len(dataset) - 1}, not {number}")
     return list(samples(dataset, sentences, torch.device(device), at_once))
-
-
-def shown_at_most(
-    kind: Kind, datasets: Sequence[Any], models: Sequence[Any], sentences: Sequence[int]
-) -> list[int]:
-    """The first of some sentences, as many as have maps that a report can show together."""
-    heads = [dict.fromkeys(ATTENTIONS, 0) for _ in models]
-    for model, own in zip(models, heads, strict=True):
-        for attention, _, module in attention_modules(model):
-            own[attention] += module.num_heads if module.mapping is not None else 0
-    shown, total = [], 0
-    for number in sentences:
-        for dataset, own in zip(datasets, heads, strict=True):
-            source, target = kind.sizes(dataset, number)
-            sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
-            for attention, count in own.items():
-                total += map_bytes([count, *sizes.get(attention, (target, target))])
-        if total > LARGEST:
-            break
-        shown.append(number)
-    return shown
 
 
 def maps_of(

@@ -28,14 +28,9 @@ Present = Mapping[str, Mapping[str, Sequence[Any]]]
 class StartAndEnd(NamedTuple):
     """The values of the heads that learn, at the first and at the last line of a record.
 
-    Attributes:
-        name: the kind of value, such as ``alpha``.
-        first_update, last_update: of the two lines.
-        start, end: attention to the values of its heads, bottom layer first. Layers that share one
-            value count once, and heads whose value no line changes are left out: they are fixed.
-
-    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank.
-    """
+    ``start`` and ``end``: attention to the values of its heads, bottom layer first. Layers that
+    share one value count once, and heads whose value no line changes are left out: they are fixed.
+    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank."""
 
     name: str
     first_update: int
@@ -91,18 +86,11 @@ class StartAndEnd(NamedTuple):
 def rank_correlation(
     record: str | os.PathLike[str] | Sequence[Line], name: str = "alpha"
 ) -> StartAndEnd:
-    """Compare the first line of a record with the last.
+    """Compare the first line of a record of ``name`` with the last.
 
-    Args:
-        record: a file such as ``alpha.jsonl``, or its lines, each with ``update`` and the values
-            under ``name`` or, as ``analysis.json`` has them, under ``values``: attention to layer
-            to a list of numbers, None for heads without.
-        name: the kind of value.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no record of this name, has no line, or its lines are of different heads.
-    """
+    A record is a file such as ``alpha.jsonl``, or its lines, each with ``update`` and the values
+    under ``name`` or, as ``analysis.json`` has them, under ``values``: attention to layer to a list
+    of numbers, None for heads without. A ValueError says why something is none."""
     lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
     if not lines:
         raise ValueError(f"the record of {name} has no line")
@@ -115,13 +103,13 @@ def rank_correlation(
     seen = set()
     for attention, layer, head in courses[0]:
         course = tuple(values[attention, layer, head] for values in courses)
-        has_one = (attention, layer, 1) not in courses[0] and head == 0
         is_fixed = len(course) > 1 and len(set(course)) == 1
         # Layers that share a value each have it in the record
-        if None in (course[0], course[-1]) or is_fixed or (has_one and course in seen):
+        shared = course if (attention, layer, 1) not in courses[0] and head == 0 else None
+        if None in (course[0], course[-1]) or is_fixed or shared in seen:
             continue
-        if has_one:
-            seen.add(course)
+        if shared is not None:
+            seen.add(shared)
         start.setdefault(attention, []).append(course[0])
         end.setdefault(attention, []).append(course[-1])
     return StartAndEnd(name, lines[0]["update"], lines[-1]["update"], start, end)
@@ -154,18 +142,16 @@ def lines_of_checkpoint(
     last = kept[-1]
     if update is None or last["update"] == update:
         recorded = _values(last, name)
-        if not all(_is_same(recorded[where], value) for where, value in own.items()):
+        if any(_differ(recorded[where], value) for where, value in own.items()):
             raise ValueError(
                 f"{shown} has other values at update {last['update']}: it is of another training, "
                 f"or the checkpoint is a mean of several"
             )
         return kept
+    key = "values" if "values" in last else name
     # In the order of the record's own heads
-    values = {
-        attention: {layer: present[attention][layer] for layer in layers}
-        for attention, layers in _layers(last, name).items()
-    }
-    return [*kept, {"update": update, "values" if "values" in last else name: values}]
+    values = {one: {layer: present[one][layer] for layer in last[key][one]} for one in last[key]}
+    return [*kept, {"update": update, key: values}]
 
 
 def as_text(result: StartAndEnd) -> str:
@@ -173,11 +159,8 @@ def as_text(result: StartAndEnd) -> str:
     title = f"{TITLE}, updates {result.first_update} to {result.last_update}: "
     if result.of_model is None:
         return f"{title}none, as {result.reason()}"
-    of_attentions = ", ".join(
-        f"{attention} {'-' if value is None else f'{value:.2f}'}"
-        for attention, value in result.of_attentions.items()
-    )
-    text = f"{title}{result.of_model:.2f} ({of_attentions})"
+    each = ((name, "-" if r is None else f"{r:.2f}") for name, r in result.of_attentions.items())
+    text = f"{title}{result.of_model:.2f} ({', '.join(map(' '.join, each))})"
     number, value = result.together()
     if number > result.heads / 2:
         text += f"; {number} of {result.heads} end alike, at {value:.4g}"
@@ -207,23 +190,18 @@ def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
     return read_record(file, name)
 
 
-def _layers(line: Line, name: str) -> Present:
-    found: Present = line[name] if name in line else line["values"]
-    return found
-
-
 def _values(line: Line, name: str) -> dict[tuple[str, str, int], Any]:
     """(attention, layer, head) to its value."""
     return {
         (attention, layer, head): value
-        for attention, layers in _layers(line, name).items()
+        for attention, layers in (line[name] if name in line else line["values"]).items()
         for layer, heads in layers.items()
         for head, value in enumerate(heads)
     }
 
 
-def _is_same(recorded: float | None, present: float | None) -> bool:
-    """Whether two values are one, but for what files round away."""
+def _differ(recorded: float | None, present: float | None) -> bool:
+    """Whether two values differ by more than files round away."""
     if recorded is None or present is None:
-        return recorded is present
-    return abs(recorded - present) <= 1e-4 * max(1.0, abs(present))
+        return recorded is not present
+    return abs(recorded - present) > 1e-4 * max(1.0, abs(present))

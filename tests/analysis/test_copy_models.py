@@ -25,7 +25,7 @@ from tests.analysis.brute_force import said_of_targets
 from tests.analysis.kinds import made
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
-from tests.support import batch, random_sentences, tiny_task
+from tests.support import batch, random_sentences
 
 COPY = "entmax_copy_transformer"
 SHARED = {"share_all_embeddings": True}
@@ -157,8 +157,7 @@ def test_markers_are_words_that_can_be_copied_and_no_rare_words(folder):
 def test_the_gradient_is_that_of_the_mixture():
     model = trained(COPY, **{**SPARSE, "attn_mapping": "entmax15"}).double()
     sample = batch([6, 4], [5, 3])
-    pad = tiny_task().source_dictionary.pad()
-    found = head_sensitivity(model, sample, pad)
+    found = head_sensitivity(model, sample)
     with pytest.raises(ValueError, match="a model that copies words says is a mixture, and no"):
         head_relevance(model, sample)
 

@@ -1,6 +1,8 @@
 """Text that a model generates as a data set: against fairseq's search, step by step."""
 
 from argparse import Namespace
+from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import torch
@@ -8,8 +10,9 @@ from fairseq.data import LanguagePairDataset, ListDataset
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options
-from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
+from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.modules import attention_modules
 from tests.pruning.test_surgery import trained
 from tests.support import random_sentences, tiny_task
 
@@ -40,6 +43,10 @@ def config(**options):
     return Namespace(generation=generation, common=Namespace(seed=1))
 
 
+def _note(calls, place, weights):
+    calls.append((*place, weights))
+
+
 def generated(model, at_once=3, **options):
     data = GeneratedDataset(dataset(), model, tiny_task(), config(**options))
     for sample in samples(dataset(), range(len(SOURCES)), torch.device("cpu"), at_once):
@@ -56,12 +63,15 @@ def test_attention_on_the_hypothesis_is_that_of_the_steps_that_made_it(arch, opt
         (sample,) = samples(data, [number], torch.device("cpu"))
         whole, _ = record_attention(model, sample)
         source = {key: sample["net_input"][key] for key in ("src_tokens", "src_lengths")}
-        with AttentionRecorder(model, keep_calls=True) as recorder, torch.no_grad():
+        calls = []
+        with ExitStack() as stack, torch.no_grad():
+            for *place, module in attention_modules(model):
+                stack.enter_context(module.observed(partial(_note, calls, place)))
             best = generator.generate([model], {"net_input": source})[0][0]
         assert best["tokens"].tolist() == sample["target"][0].tolist()
         for attention in ("decoder-self", "cross"):
             for layer, weights in whole[attention].items():
-                steps = [one for name, n, one in recorder.calls if (name, n) == (attention, layer)]
+                steps = [one for name, n, one in calls if (name, n) == (attention, layer)]
                 assert len(steps) == len(best["tokens"]) == weights.size(2)
                 for step, row in enumerate(steps):
                     seen = weights[0, :, step, : row.size(3)]

@@ -67,7 +67,7 @@ def test_other_languages_and_another_dictionary_are_refused(tmp_path):
         (("r/a.pt", "r/b.pt"), ["softmax", "entmax"], ["softmax", "entmax"]),
         (("r/a.pt", "r/b.pt"), ["entmax", "entmax"], ["a", "b"]),
         (("one/x/c.pt", "two/x/c.pt"), ["entmax", "entmax"], ["one", "two"]),
-        (("one/a.pt", "one/b.pt", "two/a.pt"), None, ["one/a.pt", "one/b.pt", "two/a.pt"]),
+        (("x/1/a.pt", "x/1/b.pt", "x/2/a.pt"), None, ["x/1/a.pt", "x/1/b.pt", "x/2/a.pt"]),
         (("r/a.pt",), ["entmax15"], ["entmax15"]),
     ],
 )

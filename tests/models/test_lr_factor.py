@@ -101,7 +101,7 @@ def test_every_reader_of_a_checkpoint_sees_the_values(options, tmp_path):
     model = trained(alpha_lr_factor=10, **options)
     path = save(model, tmp_path / "checkpoint.pt", alpha_lr_factor="10.0", **options)
     assert_same_values(load_model(path, tiny_task()).model, model)
-    for row in alpha_table.checkpoint_values(path):
+    for row in alpha_table.model_values(read_model(path)):
         for name, own in row.values.items():
             expected = values(model)[row.attention, row.layer, name].tolist()
             expected = expected * (len(own) // len(expected))

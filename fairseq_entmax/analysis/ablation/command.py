@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq.dataclass.configs import GenerationConfig
-from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import kinds, loading
@@ -40,6 +38,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.generation import search_options
 from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
@@ -134,10 +133,6 @@ def _check(args: Namespace) -> None:
     output = Path(args.output)
     if os.path.lexists(output) and not output.is_dir():
         raise NotADirectoryError(f"--output {output} is a file: name a folder")
-    if not output.absolute().parent.is_dir():
-        raise FileNotFoundError(
-            f"there is no folder {output.absolute().parent} for --output {output}: make it"
-        )
     if (output / JSON).exists() and not (output / JOURNAL).exists() and not args.overwrite:
         raise FileExistsError(
             f"--output {output} has an {JSON} and no {JOURNAL} to go on with: choose another, or "
@@ -216,7 +211,9 @@ def scoring_settings(
         "required_batch_size_multiple": args.required_batch_size_multiple,
     }
     if not OF_TEXT.isdisjoint(args.scores):
-        settings["generation"] = _search(args, config)
+        search = search_options(config.generation, task).items()
+        settings["generation"] = {name: one for name, one in search if name not in PRINTED}
+        settings["generation"] |= {"seed": args.seed} if args.sampling else {}
         settings["text"] = {
             "post_process": args.post_process,
             "bpe": _component(config.bpe),
@@ -224,23 +221,6 @@ def scoring_settings(
         }
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return plain
-
-
-def _search(args: Namespace, config: Any) -> dict[str, Any]:
-    defaults = vars(GenerationConfig())
-    search = {
-        name: value
-        for name, value in OmegaConf.to_container(config.generation).items()
-        if name not in PRINTED and (name == "beam" or value != defaults.get(name))
-    }
-    # A task that searches in another way has its own options beside those of fairseq's
-    known = vars(TranslationConfig())
-    search |= {
-        name: value
-        for name, value in OmegaConf.to_container(config.task).items()
-        if name not in known and name != "_name"
-    }
-    return {**search, "seed": args.seed} if args.sampling else search
 
 
 def _component(config: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import Names, SentenceScores
@@ -89,7 +88,6 @@ class Journal:
             self._append(header)
 
     def _check_settings(self, before: dict[str, Any], now: dict[str, Any]) -> None:
-        before, now = dict(_flat(before)), dict(_flat(now))
         changed = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
             for name in sorted({*before, *now})
@@ -100,12 +98,3 @@ class Journal:
                 f"{self._path} has scores with other settings: {'; '.join(changed)}; choose "
                 f"another --output, or start anew with --overwrite"
             )
-
-
-def _flat(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Nested settings as names with dots between them."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{key}", inner) for key, inner in _flat(value))
-        else:
-            yield name, value

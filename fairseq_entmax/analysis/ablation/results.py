@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
 
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
-from fairseq_entmax.paired_tests import check_lengths, paired_t_test
+from fairseq_entmax.paired_tests import paired_t_test
 from fairseq_entmax.progress import said_if_long
 from fairseq_entmax.summaries.oov import MARKER
 from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_documents
@@ -62,9 +62,8 @@ def compare(
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     texts = [system.translations or [] for system in systems]
     if metric is not None:
-        result = paired_bootstrap(texts, scorer.references, metric, samples, seed)
-        scores[BLEU] = result.scores, result.p_values
-        tests = {"bootstrap": samples, "seed": seed, "bleu_signature": result.signature}
+        *scores[BLEU], signature = paired_bootstrap(texts, scorer.references, metric, samples, seed)
+        tests = {"bootstrap": samples, "seed": seed, "bleu_signature": signature}
     if rouge is not None:
         scores |= _rouge(rouge, texts, scorer.references)
         how = rouge.options
@@ -122,9 +121,6 @@ def as_table(document: Dictionary[str, Any]) -> str:
         value = unchanged[score]
         rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
         rows[1].append(f"{value:.{_DIGITS[score]}f}")
-        if score == LOSS and unit.startswith("nats"):
-            rows[0].append("(bits)")
-            rows[1].append(_bits_text(value))
         rows[0] += ["change", "p", "p (Holm)"]
         rows[1] += ["", "", ""]
     for removal in document["removals"]:
@@ -132,8 +128,6 @@ def as_table(document: Dictionary[str, Any]) -> str:
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
             cells.append(f"{entry['value']:.{digits}f}")
-            if score == LOSS and unit.startswith("nats"):
-                cells.append(_bits_text(entry["value"]))
             cells.append(f"{entry['change']:+.{digits}f}")
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
@@ -146,11 +140,6 @@ def as_table(document: Dictionary[str, Any]) -> str:
         f"{removals} removals and {samples} resamples: --bootstrap "
         f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
     )
-
-
-def _bits_text(nats: float) -> str:
-    """A loss in bits, as fairseq logs ``nll_loss``."""
-    return f"{nats / math.log(2):.{_DIGITS[LOSS]}f}"
 
 
 def _p_text(p: float) -> str:
@@ -167,14 +156,6 @@ def as_tsv(document: Dictionary[str, Any]) -> str:
         cells = ["" if value is None else repr(value) for value in values]
         lines.append("\t".join([text_of(removal["heads"]), *cells]))
     return "\n".join(lines) + "\n"
-
-
-class BleuComparison(NamedTuple):
-    """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature."""
-
-    scores: list[float]
-    p_values: list[float]
-    signature: str
 
 
 def bleu_metric(tokenize: str | None, language: str) -> Any:
@@ -201,16 +182,18 @@ def paired_bootstrap(
     metric: Any,
     samples: int,
     seed: int,
-) -> BleuComparison:
-    """sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
+) -> tuple[list[float], list[float], str]:
+    """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature.
+
+    By sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
 
     Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
     """
     from sacrebleu.significance import PairedTest
 
-    check_lengths(len(references), [len(system) for system in systems])
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
-    with _sacrebleu_seed(seed):
+    # sacreBLEU takes its seed from the environment alone
+    with mock.patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
         test = PairedTest(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
         )
@@ -219,7 +202,7 @@ def paired_bootstrap(
     tests: list[Any] = list(results["BLEU"])
     scores = [float(result.score) for result in tests]
     p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in tests[1:]]
-    return BleuComparison(scores, p_values, str(signatures["BLEU"]))
+    return scores, p_values, str(signatures["BLEU"])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -232,18 +215,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         corrected[place] = largest
     return corrected
-
-
-@contextmanager
-def _sacrebleu_seed(seed: int) -> Iterator[None]:
-    """sacreBLEU takes its seed from the environment alone."""
-    name = "SACREBLEU_SEED"
-    before = os.environ.get(name)
-    os.environ[name] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -46,8 +46,6 @@ class ConlluFile:
     """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence."""
 
     def __init__(self, path: str) -> None:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"there is no file {path} for --conllu")
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.files import check_target, refuse_inputs, whole_file
 from fairseq_entmax.progress import watched
+from fairseq_entmax.summaries.generated import read_lines
 
 _BATCH = 64
 
@@ -24,17 +25,14 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
     The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
     component for are ``_``; named entities are in MISC. Gives the number of sentences.
     """
-    if not os.path.isfile(text_path):
-        raise FileNotFoundError(f"there is no text {text_path}")
     target = check_target(output_path, "--output", overwrite)
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
-    with open(text_path, "rb") as text_bytes:
-        total = sum(1 for _ in text_bytes)
-    with open(text_path, encoding="utf-8") as text, whole_file(target) as output:
-        lines = _lines(text, text_path)
-        number = 0
-        parses = watched(pipeline.pipe(lines, batch_size=_BATCH), "tag", total, unit="sentences")
+    lines = [line.strip() for line in read_lines(text_path)]
+    with whole_file(target) as output:
+        parses = watched(
+            pipeline.pipe(lines, batch_size=_BATCH), "tag", len(lines), unit="sentences"
+        )
         for number, parsed in enumerate(parses, start=1):
             rows = list(_rows(parsed))
             if not rows:
@@ -43,17 +41,7 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
                     f"at least: take the line out, of the data as well"
                 )
             output.write("\n".join([*rows, "", ""]).encode())
-    return number
-
-
-def _lines(text: Iterable[str], path: str) -> Iterator[str]:
-    number = 0
-    try:
-        for line in text:
-            number += 1
-            yield line.strip()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}, behind line {number}: not in UTF-8 ({error.reason})") from None
+    return len(lines)
 
 
 def _load(language: str) -> Any:

@@ -73,10 +73,6 @@ class HeadRelevance:
             for attention, layers in self.heads.items()
         }
 
-    def conservation(self) -> dict[str, float]:
-        """Boundary to the largest difference of the relevance there from the 1 at the start."""
-        return {name: (total - 1.0).abs().max().item() for name, total in self.totals.items()}
-
 
 def head_relevance(
     model: AdaptiveModel, sample: dict[str, Any], predictions_at_once: int = 32
@@ -96,8 +92,6 @@ def head_relevance(
     Raises:
         ValueError: the model has a part that there is no rule for; names its option.
     """
-    if predictions_at_once < 1:
-        raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
     check_rules(model)
     parts: list[HeadRelevance] = []
     lengths: list[int] = []

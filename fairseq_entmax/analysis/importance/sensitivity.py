@@ -13,19 +13,17 @@ import contextlib
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
+from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.modules import attention_modules
 
 
-def head_sensitivity(
-    model: AdaptiveModel, sample: dict[str, Any], padding_idx: int
-) -> dict[str, dict[int, Tensor]]:
+def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
     """How fast the loss of each sentence changes with a factor on the output of each head.
 
     A sentence's loss is its mean negative log likelihood for each target token, end of sentence
@@ -38,7 +36,6 @@ def head_sensitivity(
         model: the model, evaluated; its mode, its gradients and what of it is learned are left
             as they were.
         sample: a batch with targets as fairseq's collater makes it, on the model's device.
-        padding_idx: of the target dictionary; the model knows it, too.
 
     Returns:
         Attention to layer to ``(batch, heads)``, 0 or more, in nats, float32 (float64 for a
@@ -54,7 +51,7 @@ def head_sensitivity(
     # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
     # where its input does, and here the first layer's has none
     recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
-    factors: dict[str, dict[int, Tensor]] = {}
+    factors: ByHead = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(restored(model.modules(), "training"))
         stack.enter_context(restored(model.parameters(), "requires_grad"))

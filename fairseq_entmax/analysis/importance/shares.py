@@ -154,5 +154,5 @@ def shares_of(
 
     needed = until_precise(measure, sums, blocks, batches)
     for sample in loading.with_progress(args, needed, measure.name):
-        sums.update(measure.importance(loaded.model, sample, tables.pad))
+        sums.update(measure.importance(loaded.model, sample))
     return sums.shares()

@@ -38,7 +38,7 @@ def check_model(model_class: Any, architecture: str, path: str, kind: Kind) -> N
     own = kind_of_model(model_class)
     if own is not kind:
         raise ValueError(
-            f"--path: {path} has the architecture {architecture}, of {own.models}, and the "
+            f"{path} has the architecture {architecture}, of {own.models}, and the "
             f"data is {kind.data}: give --task {own.tasks[0]} and data for it, or another model"
         )
 

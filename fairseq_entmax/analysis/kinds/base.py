@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
@@ -10,12 +9,12 @@ from typing import Any, ClassVar
 from fairseq import tasks
 from torch import Tensor
 
-from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import GENERATED
 from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.kinds.typical import TypicalSentences
+from fairseq_entmax.checkpoints import load_checkpoint
 
 
 class Kind:
@@ -80,10 +79,6 @@ class Kind:
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
         """What makes the sentences of a batch of its samples."""
-        raise NotImplementedError
-
-    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
-        """How many source tokens and how many queries of the decoder the map of a sentence has."""
         raise NotImplementedError
 
     def for_map(self, sample: Any) -> Any:
@@ -159,14 +154,8 @@ class Kind:
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     """Options of the task as a checkpoint was trained with them; those that it has."""
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"--path: there is no checkpoint {path}")
-    try:
-        state = checkpoints.load_checkpoint(path)
-    except ValueError as error:
-        raise ValueError(f"--path: {error}") from None
     found: dict[str, Any] = {}
-    for settings in groups_of(state):
+    for settings in groups_of(load_checkpoint(path)):
         for name in names:
             # A setting that stands for another one, by ${…}, is looked for in that group
             value = settings.get(name)

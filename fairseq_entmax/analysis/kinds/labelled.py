@@ -57,7 +57,7 @@ class Labelled(Kind):
             )
         if getattr(args, "regression_target", False):
             raise ValueError(
-                f"--path: {first} predicts numbers, by --regression-target: only models that tell "
+                f"{first} predicts numbers, by --regression-target: only models that tell "
                 f"classes apart can be analysed"
             )
 
@@ -85,11 +85,11 @@ class Labelled(Kind):
         if weight is None:
             heads = {key.split(".")[1] for key in state["model"] if key.startswith(HEADS)}
             raise ValueError(
-                f"--path: {path} has no classification head {name}, but {', '.join(sorted(heads))}"
+                f"{path} has no classification head {name}, but {', '.join(sorted(heads))}"
             )
         if weight.size(0) != classes:
             raise ValueError(
-                f"--path: {path} tells {weight.size(0)} classes apart, and --num-classes is "
+                f"{path} tells {weight.size(0)} classes apart, and --num-classes is "
                 f"{classes}: leave --num-classes out"
             )
 
@@ -105,9 +105,6 @@ class Labelled(Kind):
         own = (task.cfg.init_token, task.cfg.separator_token, task.source_dictionary.bos())
         marks = {mark for mark in own if mark is not None}
         return TextTables(task.source_dictionary, device, marks, annotations)
-
-    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
-        return int(dataset.num_tokens(number)), 0
 
     def choice(self, number: int) -> VariedTexts:
         return VariedTexts(number)

@@ -59,7 +59,7 @@ class Pairs(Kind):
         data = task.cfg.source_lang, task.cfg.target_lang
         if all(pair) and pair != data:
             raise ValueError(
-                f"--path: {path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
+                f"{path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
                 f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
             )
         sides = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
@@ -68,9 +68,6 @@ class Pairs(Kind):
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
         return Tables(task, device, annotations)
-
-    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
-        return int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         source, target = task.source_dictionary, task.target_dictionary
@@ -122,6 +119,6 @@ def check_vocabulary(
     ]
     if rows and sum(rows) + markers != len(dictionary):
         raise ValueError(
-            f"--path: {path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
+            f"{path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
             f"has {len(dictionary)}: give the data that it was trained with"
         )

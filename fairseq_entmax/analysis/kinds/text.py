@@ -77,9 +77,6 @@ class Text(Kind):
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
         return TextTables(task.source_dictionary, device, {task.source_dictionary.bos()})
 
-    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
-        return 0, min(int(dataset.sizes[number]) + dataset.add_bos_token, MAP_TOKENS)
-
     def for_map(self, sample: Any) -> Any:
         net_input = sample["net_input"]
         begun = {

@@ -109,11 +109,7 @@ def main(arguments: Sequence[str]) -> None:
     from fairseq_entmax.analysis.looking import page, session, terminal
 
     loading.log_to_stderr()
-    try:
-        opened = session.of_checkpoint(own.checkpoint, own.data, others, own.lower)
-    except (ValueError, FileNotFoundError) as error:
-        # As analyze says it, where the checkpoint is an option
-        raise type(error)(str(error).removeprefix("--path: ")) from error
+    opened = session.of_checkpoint(own.checkpoint, own.data, others, own.lower)
     looks = opened.look(sentences, translations)
     if own.words:
         looks = [look.words() for look in looks]
@@ -144,8 +140,6 @@ def _sentences(own: Namespace) -> tuple[list[str], list[str] | None]:
         )
     if own.text is not None:
         return own.text, own.translation
-    if own.input != "-" and not Path(own.input).is_file():
-        raise FileNotFoundError(f"--input got {own.input!r}: there is no such file")
     content = sys.stdin.buffer.read() if own.input == "-" else Path(own.input).read_bytes()
     try:
         lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")

@@ -26,11 +26,10 @@ def write(
     session: Session, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool
 ) -> None:
     """Write the page, whole or not at all."""
-    from fairseq_entmax.analysis.looking.session import evaluated
     from fairseq_entmax.analysis.report.page import render_page
 
     target = check_target(path, "--output", overwrite)
-    with evaluated(session.loaded.model):
+    with session.evaluated():
         analysis = document.rounded(analysis_of(session, looks))
     write_together({target: render_page(analysis).encode("utf-8")})
 
@@ -38,7 +37,7 @@ def write(
 def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     """The document: of each measure what these sentences have, and their maps."""
     kind = session.kind
-    dataset = session.dataset([look.item for look in looks])
+    dataset = session.dataset([look._item for look in looks])
     own = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
     own |= {"num_workers": 0}  # not a process for a sentence
     args = Namespace(**{**vars(session.args), **own, "batch_size": 1, "conllu": None})
@@ -61,7 +60,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     for entry, look in zip(analysis["maps"], looks, strict=False):  # those that a page can show
         if is_words:
             _join(entry, look)
-    generated = [look.item.generated for look in looks if look.item.generated is not None]
+    generated = [look._item.generated for look in looks if look._item.generated is not None]
     if len(generated) == len(looks):
         numbers = {name: sum(one[name] for one in generated) for name in generated[0]}
         analysis |= {"of": GENERATED, "search": session.search()}

@@ -72,7 +72,7 @@ class Look:
     is_words: bool = False
     # The word of each token, as TokenTable numbers them; the sentence; and the session of both
     _word_numbers: Sequence[list[int]] = ()
-    _item: Item | None = None
+    _item: Any = None
     _session: Any = None
 
     @property
@@ -167,12 +167,6 @@ class Look:
             },
             is_words=True,
         )
-
-    @property
-    def item(self) -> Item:
-        """The sentence in numbers."""
-        assert self._item is not None
-        return self._item
 
     def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write the report's page on this sentence, an HTML file, whole or not at all."""

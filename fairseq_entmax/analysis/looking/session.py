@@ -18,6 +18,7 @@ from torch import Tensor
 from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.arguments import GENERATED, add_analyze_options
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
+from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.kinds.base import groups_of
 from fairseq_entmax.analysis.looking import USAGE
 from fairseq_entmax.analysis.looking.segmentation import Segmentation, built
@@ -177,7 +178,7 @@ class Session:
                 f"it out"
             )
         given: Sequence[str | None] = translations or [None] * len(sentences)
-        with evaluated(self.loaded.model):
+        with self.evaluated():
             return [self._one(text, other) for text, other in zip(sentences, given, strict=True)]
 
     def _one(self, text: str, translation: str | None) -> Look:
@@ -288,13 +289,9 @@ class Session:
                 f"it"
             )
 
-
-@contextmanager
-def evaluated(model: Any) -> Iterator[None]:
-    """A model in evaluation mode, as from_pretrained does not leave it."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
+    @contextmanager
+    def evaluated(self) -> Iterator[None]:
+        """The model in evaluation mode, as from_pretrained does not leave it."""
+        with restored(self.loaded.model.modules(), "training"):
+            self.loaded.model.eval()
+            yield

@@ -227,7 +227,7 @@ class ImportanceMeasure(Measure):
     def check(self, model: Any) -> None:
         """Refuse a model that it cannot be worked out for, by a ValueError that says why."""
 
-    def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
+    def importance(self, model: Any, sample: Any) -> ByHead:
         """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.
 
         These are summed up, and their standard error is one over such things: let them be
@@ -236,7 +236,6 @@ class ImportanceMeasure(Measure):
         Args:
             model: in evaluation mode.
             sample: a batch as fairseq's data loader makes it.
-            padding_idx: of the target dictionary.
         """
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ class Relevance(ImportanceMeasure):
 
         check_rules(model)
 
-    def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
+    def importance(self, model: Any, sample: Any) -> ByHead:
         from fairseq_entmax.analysis.importance.relevance import head_relevance
 
         relevance = head_relevance(model, sample)
@@ -58,7 +58,7 @@ class Gradient(ImportanceMeasure):
 
         check_gradient(model)
 
-    def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
+    def importance(self, model: Any, sample: Any) -> ByHead:
         from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 
-        return head_sensitivity(model, sample, padding_idx)
+        return head_sensitivity(model, sample)

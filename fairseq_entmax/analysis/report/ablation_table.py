@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.reasons import named, reason
+from fairseq_entmax.reasons import reason
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # Of all scores the loss alone gets larger where a model gets worse
@@ -82,14 +82,8 @@ def _number(score: str) -> Number:
 
 
 def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
-    file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"--ablation {named(path)} does not exist or is no file: give the ablation.json that "
-            f"fairseq-entmax ablate wrote"
-        )
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         kind = (content["format"], content["version"])
     except (ValueError, TypeError, KeyError, RecursionError):
         kind = None

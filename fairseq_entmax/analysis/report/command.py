@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
-DESCRIPTION = (
-    "Draws an analysis as one HTML file that opens without a network: every head of every model, "
-    "the papers' figures, and attention maps."
-)
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
+def own_parser() -> argparse.ArgumentParser:
+    """Of the command's options."""
+    parser = argparse.ArgumentParser(
+        prog="fairseq-entmax report",
+        description="Draws an analysis as one HTML file that opens without a network: every head of "
+        "every model, the papers' figures, and attention maps.",
+    )
     parser.add_argument(
         "analysis", metavar="ANALYSIS", help="the analysis.json that fairseq-entmax analyze wrote"
     )
@@ -51,20 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command with what stands behind ``fairseq-entmax report``."""
-    parser = argparse.ArgumentParser(prog="fairseq-entmax report", description=DESCRIPTION)
-    add_arguments(parser)
-    run(parser.parse_args(arguments))
-
-
-def run(options: argparse.Namespace) -> None:
     """Write the report, then print what is in it.
 
     The file appears when it is whole; whatever goes wrong before, it has not changed.
     """
+    options = own_parser().parse_args(arguments)
     for option in ("formats", "figure_names"):
         if getattr(options, option) is not None and options.figures is None:
             name = option.replace("_", "-")

@@ -85,10 +85,7 @@ def figure_files(
     if not os.fspath(directory):
         raise ValueError("--figures got '': give the folder for the figures' files")
     folder = Path(directory)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"--figures {directory}: cannot make the folder: {error}") from error
+    folder.mkdir(parents=True, exist_ok=True)
     return {
         check_target(folder / f"{figure.name}.{name}", "--figures", overwrite): (figure, name)
         for figure in figures

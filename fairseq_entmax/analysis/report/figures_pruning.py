@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
-from fairseq_entmax.reasons import named
 
 ENCODER = "encoder pruned, decoder frozen"
 ALL = "all three attentions pruned"
@@ -92,17 +90,11 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
 
 COLUMNS = ("mapping", "model", *ATTENTIONS, "BLEU", "parameters", "sentences/s", "speed")
 _NUMBERS = {"BLEU": float, "parameters": int, "sentences/s": float, "speed": float}
-_HEADS = re.compile(r"\d+ \((\d+(?:,\d+)*)\)")
 
 
 def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of the ``pruning.tsv`` of a recipe, its columns by name; the heads left in each layer are
     at the names of the attentions."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(
-            f"--pruning {named(path)} does not exist or is no file: give the pruning.tsv that a recipe's "
-            "prune.sh wrote"
-        )
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -116,7 +108,7 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     for number, row in enumerate(csv.DictReader(lines, delimiter="\t"), 2):
         try:
             rows.append(_read(row))
-        except (ValueError, TypeError) as error:
+        except (AttributeError, ValueError, TypeError) as error:
             raise ValueError(
                 f"--pruning {path}, line {number}: {error}; run prune.sh again"
             ) from None
@@ -124,12 +116,7 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _read(row: dict[str, Any]) -> dict[str, Any]:
-    for attention in ATTENTIONS:
-        match = _HEADS.fullmatch(row[attention])
-        if match is None:
-            raise ValueError(
-                f"the heads of {attention} are '{row[attention]}', not a sum with the heads of each "
-                "layer such as 3 (2,1,0)"
-            )
-        row[attention] = [int(heads) for heads in match[1].split(",")]
+    for attention in ATTENTIONS:  # a sum with the heads of each layer, such as 3 (2,1,0)
+        heads = row[attention].partition("(")[2].removesuffix(")")
+        row[attention] = list(map(int, heads.split(",")))
     return row | {column: kind(row[column]) for column, kind in _NUMBERS.items()}

@@ -29,57 +29,32 @@ NEARLY_ALL = 0.9
 
 def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
     """The words of roles, each with what it takes for a head to be called so, in numbers."""
-    positional_share = settings["positional_share"]
-    points = f"{100 * ABOVE_BASELINE:.0f} points"
-    return [
-        (
-            "previous token, token 2 ahead, same position, …",
-            f"the largest weight is at that one offset in {_percent(positional_share)} of the "
-            "queries that have a token there, and in more than half of all (Voita et al. 2019)",
-        ),
-        (
-            "often …",
-            f"likewise in {_percent(OFTEN)} of the queries or more, but not in "
-            f"{_percent(positional_share)}",
-        ),
-        (
-            "neighbouring tokens, words said around here",
-            f"in {_percent(RELATIVE_POSITION)} of the queries or more the largest weight is on a "
-            "neighbour, and no single offset makes the head positional",
-        ),
-        (
-            "rare words",
-            f"in {_percent(RARE_WORDS)} or more of the sentences with a rare word the largest weight "
-            "is on one of the two rarest; rare is what is not among the "
-            f"{settings['rare_rank']} most frequent words of the training data",
-        ),
-        (
-            "copies",
-            f"of the steps that say a word of the source, in {_percent(COPIES)} or more the largest "
-            f"weight is on it, {points} or more above chance",
-        ),
-        (
-            "subword merging",
-            f"{_percent(SUBWORD_MERGING)} of the weight or more stays inside the word, over all words "
-            "and over those of several subwords",
-        ),
-        (
-            "question mark, relations, named entities",
-            f"{points} or more above statements, above the most frequent offset (relations of "
-            f"{FEWEST_ARCS} arcs or more), above their share of the words",
-        ),
-        (
-            "dense",
-            f"{_percent(NEARLY_ALL)} of the keys or more have a weight above 0, though the mapping "
-            "may leave keys out",
-        ),
-        (
-            "one key",
-            f"the largest weight is {_percent(NEARLY_ALL)} or more in the mean (confidence), and the "
-            "head is not positional",
-        ),
-        ("closed", "the gate is 0: the head does nothing"),
-    ]
+    positional = _percent(settings["positional_share"])
+    points, nearly_all = f"{100 * ABOVE_BASELINE:.0f} points", _percent(NEARLY_ALL)
+    texts = {
+        "previous token, token 2 ahead, same position, …": "the largest weight is at that one offset "
+        f"in {positional} of the queries that have a token there, and in more than half of all "
+        "(Voita et al. 2019)",
+        "often …": f"likewise in {_percent(OFTEN)} of the queries or more, but not in {positional}",
+        "neighbouring tokens, words said around here": f"in {_percent(RELATIVE_POSITION)} of the "
+        "queries or more the largest weight is on a neighbour, and no single offset makes the head "
+        "positional",
+        "rare words": f"in {_percent(RARE_WORDS)} or more of the sentences with a rare word the largest "
+        "weight is on one of the two rarest; rare is what is not among the "
+        f"{settings['rare_rank']} most frequent words of the training data",
+        "copies": f"of the steps that say a word of the source, in {_percent(COPIES)} or more the "
+        f"largest weight is on it, {points} or more above chance",
+        "subword merging": f"{_percent(SUBWORD_MERGING)} of the weight or more stays inside the word, "
+        "over all words and over those of several subwords",
+        "question mark, relations, named entities": f"{points} or more above statements, above the "
+        f"most frequent offset (relations of {FEWEST_ARCS} arcs or more), above their share of the words",
+        "dense": f"{nearly_all} of the keys or more have a weight above 0, though the mapping may leave "
+        "keys out",
+        "one key": f"the largest weight is {nearly_all} or more in the mean (confidence), and the head "
+        "is not positional",
+        "closed": "the gate is 0: the head does nothing",
+    }
+    return list(texts.items())
 
 
 # What a role is worth, from 0 to 1, and its words

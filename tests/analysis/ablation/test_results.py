@@ -2,7 +2,6 @@
 
 import os
 import sys
-from argparse import Namespace
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -14,9 +13,9 @@ from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from fairseq_entmax.analysis.ablation.command import _search
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
 from fairseq_entmax.analysis.ablation.results import bleu_metric, compare, holm, paired_bootstrap
+from fairseq_entmax.analysis.generation import search_options
 from fairseq_entmax.summaries.rouge import Rouge
 
 REFERENCES = [f"the {word} man went up to the house of {word} ." for word in "abcdefgh"]
@@ -35,20 +34,21 @@ def test_the_bootstrap_is_that_of_sacrebleu_and_leaves_the_environment(monkeypat
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     if before is not None:
         monkeypatch.setenv("SACREBLEU_SEED", before)
-    compared = paired_bootstrap([GOOD, BAD], REFERENCES, bleu_metric(None, "en"), 200, 7)
+    metric = bleu_metric(None, "en")
+    found, p_values, signature = paired_bootstrap([GOOD, BAD], REFERENCES, metric, 200, 7)
     assert os.environ.get("SACREBLEU_SEED") == before
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     signatures, results = by_sacrebleu([GOOD, BAD])
-    assert compared.p_values == [results["BLEU"][1].p_value]
-    assert compared.signature == str(signatures["BLEU"])
-    assert "seed:7" in compared.signature
+    assert p_values == [results["BLEU"][1].p_value]
+    assert signature == str(signatures["BLEU"])
+    assert "seed:7" in signature
     scores = [sacrebleu.corpus_bleu(system, [REFERENCES]).score for system in (GOOD, BAD)]
-    assert compared.scores == scores
+    assert found == scores
 
 
 def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposite():
     metric = bleu_metric(None, "en")
-    assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1).p_values == [1.0]
+    assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1)[1] == [1.0]
     _, results = by_sacrebleu([GOOD, GOOD])
     assert results["BLEU"][1].p_value == 1 / 201
 
@@ -106,6 +106,7 @@ class OtherSearch(TranslationConfig):
 def test_scores_depend_on_the_beam_what_is_not_default_and_a_tasks_own_search(
     task, options, expected
 ):
-    config = {"generation": OmegaConf.structured(GenerationConfig(**options))}
-    config = OmegaConf.create({**config, "task": OmegaConf.structured(task)})
-    assert _search(Namespace(sampling=False), config) == expected
+    config = OmegaConf.structured(GenerationConfig(**options))
+    found = search_options(config, SimpleNamespace(cfg=OmegaConf.structured(task)))
+    assert found | expected == found
+    assert "eval_bleu" not in found

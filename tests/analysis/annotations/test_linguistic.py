@@ -14,8 +14,8 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
-from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.collect import AnnotationCounts
 from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 from tests.analysis.annotations.test_conllu import line

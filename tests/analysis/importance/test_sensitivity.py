@@ -41,7 +41,7 @@ def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
     model = make(**options).double()
     sample = batch([7, 3, 5], [5, 2, 4])
     assert sample["target"].eq(PAD).any()
-    result = head_sensitivity(model, sample, PAD)
+    result = head_sensitivity(model, sample)
     shapes = {(a, n): tuple(s.shape) for a, layers in result.items() for n, s in layers.items()}
     assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
 
@@ -61,7 +61,7 @@ def test_the_model_is_left_as_it_was_by_an_error_too():
     sample = batch([6], [5])
     sample["target"] = sample["target"] + 1000  # no such word
     with pytest.raises(IndexError):
-        head_sensitivity(model, sample, PAD)
+        head_sensitivity(model, sample)
     assert all(module.training for module in model.modules())
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any(module._forward_pre_hooks for module in model.modules())
@@ -70,4 +70,4 @@ def test_the_model_is_left_as_it_was_by_an_error_too():
 def test_an_adaptive_softmax_is_refused_by_the_name_of_its_option():
     model = build_model(adaptive_softmax_cutoff="8,16")
     with pytest.raises(ValueError, match="with --adaptive-softmax-cutoff: leave the gradient out"):
-        head_sensitivity(model, batch([6], [5]), PAD)
+        head_sensitivity(model, batch([6], [5]))

@@ -15,9 +15,7 @@ from fairseq_entmax.analysis.importance.shares import (
     until_precise,
 )
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
-from tests.support import batch, build_model, spread_scores, tiny_task
-
-PAD = tiny_task().target_dictionary.pad()
+from tests.support import batch, build_model, spread_scores
 
 
 def test_sentences_and_every_beginning_of_their_order_are_spread_evenly():
@@ -77,7 +75,7 @@ def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
     ("measure", "parts_of", "number"),
     [
         (Relevance(), lambda *given: head_relevance(*given).shares(), 17),
-        (Gradient(), lambda *given: head_sensitivity(*given, PAD), 3),
+        (Gradient(), head_sensitivity, 3),
     ],
     ids=["relevance", "gradient"],
 )
@@ -87,7 +85,7 @@ def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_grad
     model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
     sums, samples = ShareSums(), [batch([7, 5], [6, 3]), batch([4], [8])]
     for sample in samples:
-        sums.update(measure.importance(model, sample, PAD))
+        sums.update(measure.importance(model, sample))
     parts = [parts_of(model, sample) for sample in samples]
     for attention, layers in sums.shares().heads.items():
         for layer, found in layers.items():

@@ -144,7 +144,7 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
         head = {"features_only": True, "classification_head_name": made.HEAD}
         return cross_entropy(model(**sample["net_input"], **head)[0], sample["target"].view(-1))
 
-    found = head_sensitivity(model, sample, 1)["encoder-self"][1][0, 2]
+    found = head_sensitivity(model, sample)["encoder-self"][1][0, 2]
     expected = made.slope(loss, model.encoder.layers[1].self_attn.out_proj.weight[:, 8:12])
     assert float(found) == pytest.approx(expected, rel=1e-4)
 

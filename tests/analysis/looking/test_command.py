@@ -74,7 +74,7 @@ def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(
         assert analysis["data"]["own"] == {"words": words}
         if given is None:
             assert (analysis["of"], analysis["search"]["beam"]) == ("generated", 5)
-            number = sum(len(one.item.target) for one in looks)
+            number = sum(len(one._item.target) for one in looks)
             assert analysis["models"][0]["generated"]["tokens"] == number
         for entry, one in zip(analysis["maps"], looks, strict=True):
             assert (entry["source"], entry["targets"]) == (one.tokens, one.target_tokens)
@@ -103,7 +103,7 @@ def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_pat
         (("--text", "w1"), "nothing says how the text is cut into them: give --bpe sentencepiece"),
         (("--text", CUT, "--layer", 7), "--layer got 7: cross has the layers 0 to 1"),
         (("--text", CUT, "--translation", "a", "--translation", "b"), "is there 2 times, and --text 1"),
-        (("--input", "nowhere.txt"), "--input got 'nowhere.txt': there is no such file"),
+        (("--input", "nowhere.txt"), "No such file or directory: 'nowhere.txt'"),
         (("--text", CUT, "--bpe", "sentencepiece"), "needs --sentencepiece-model FILE"),
         (("--text", CUT, "--output", "no/look.html"), "there is no folder"),
         (("--text", CUT, "--beam", 0), "--beam got 0: give 1 or more"),

@@ -96,8 +96,6 @@ def test_a_model_ablated_twice_and_files_that_are_no_document_are_refused(small,
     for text in ("[]", "{", "[" * 100_000):
         with pytest.raises(ValueError, match=r"give its ablation\.json"):
             with_ablations(small, [written(tmp_path, text)])
-    with pytest.raises(FileNotFoundError, match=r"--ablation .* does not exist"):
-        with_ablations(small, [tmp_path / "none.json"])
 
 
 def pruning(tmp_path, *lines):
@@ -116,7 +114,7 @@ def test_the_rows_of_pruning_have_the_columns_of_the_file(tmp_path):
     [
         ([], "the first line does not name the columns mapping, model"),
         ([HEADER, GOOD, GOOD[:-5]], "line 3: .*run prune.sh again"),
-        ([HEADER, GOOD.replace("1 (0,1,0)", "24")], "encoder-self are '24', not a sum"),
+        ([HEADER, GOOD.replace("1 (0,1,0)", "24")], "line 2: .*run prune.sh again"),
         ([HEADER, GOOD.replace("18.13", "good")], "line 2: .*'good'"),
     ],
 )

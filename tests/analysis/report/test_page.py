@@ -3,7 +3,6 @@ import copy
 import gzip
 import json
 import re
-from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +48,7 @@ def block_of(page, name):
 
 
 def run(*arguments):
-    parser = ArgumentParser()
-    command.add_arguments(parser)
-    command.run(parser.parse_args([str(argument) for argument in arguments]))
+    command.main([str(argument) for argument in arguments])
 
 
 def test_every_head_is_in_the_page_with_its_numbers(analysis):
