@@ -97,7 +97,6 @@ CALLS = [
     (["--help"], 0, "user-dir"),
     (["analyze", "--help"], 0, "--help-all"),
     (["nonsense"], 2, "nonsense"),
-    (["alpha", "absent.pt"], 1, "there is no checkpoint absent.pt"),
     (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
     (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
 ]

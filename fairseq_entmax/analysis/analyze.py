@@ -1,8 +1,8 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
-pass; :func:`measure` finds by passes of their own what a head matters; :func:`written` puts the
-document together."""
+:func:`analyse` loads what the options name, and finds by passes of their own what a head matters;
+:func:`record` sums up the measures of weights in one pass; :func:`written` puts the document
+together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fairseq_entmax.analysis.arguments import (
     MAPS,
     add_analyze_options,
     check_counts,
-    chosen_measures,
+    chosen_names,
 )
 from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
@@ -35,6 +35,7 @@ from fairseq_entmax.analysis.measures import (
     importance_measures,
     measures,
     numbers_of,
+    optional_names,
 )
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, on_device
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Study(NamedTuple):
-    """What is looked at, and by what; data sets, and measures of passes of their own, by model.
+    """What is looked at, and by what; data sets by model.
 
     ``sentences``: whose maps to keep; None keeps those that the kind chooses."""
 
@@ -79,7 +80,6 @@ class Study(NamedTuple):
     dataset: Any
     models: Sequence[LoadedModel]
     datasets: Sequence[Any]
-    costly: list[list[ImportanceMeasure]]
     tables: Tables
     sentences: list[int] | None
 
@@ -119,9 +119,14 @@ def analyse(
     if args.of == GENERATED:
         config = loading.configuration(args)
         datasets = [GeneratedDataset(dataset, model, task, config) for model in networks]
-    study = Study(args, wanted, kind, task, dataset, models, datasets, costly, tables, sentences)
+    study = Study(args, wanted, kind, task, dataset, models, datasets, tables, sentences)
     recorded = record(study)
-    return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
+    seen = sorted(recorded.counts.ids)
+    importance = [
+        {one.name: shares_of(args, one, loaded, own, seen, tables) for one in possible}
+        for loaded, own, possible in zip(models, datasets, costly, strict=True)
+    ]
+    return written(study, recorded, importance)
 
 
 def record(study: Study) -> Recorded:
@@ -162,18 +167,6 @@ def record(study: Study) -> Recorded:
     return Recorded(collectors, counts, chosen.sentences(), chosen.how())
 
 
-def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
-    """For each model, what heads matter by measures of passes of their own, of the sentences seen."""
-    each = zip(study.models, study.datasets, study.costly, strict=True)
-    return [
-        {
-            one.name: shares_of(study.args, one, loaded, dataset, seen, study.tables)
-            for one in costly
-        }
-        for loaded, dataset, costly in each
-    ]
-
-
 def written(
     study: Study, recorded: Recorded, importance: Sequence[dict[str, Shares]]
 ) -> dict[str, Any]:
@@ -212,7 +205,8 @@ def written(
 
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
-    wanted, kind = chosen_measures(args.measures), kinds.kind_named(args.task)
+    wanted = chosen_names("--measures", args.measures, optional_names())
+    kind = kinds.kind_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
         raise ValueError(

@@ -152,13 +152,14 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_measures(text: str | None) -> list[str]:
-    """The names in ``--measures``, in the order of the registered ones; None is all."""
-    known = optional_names()
+def chosen_names(option: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """The names that an option gives with commas between them, in their known order; None is all."""
     names = known if text is None else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
-            raise ValueError(f"--measures got {name!r}: choose from {', '.join(known)}")
+            raise ValueError(
+                f"{option} got {text!r:.80}: {name!r:.80} is none of {', '.join(known)}"
+            )
     return [name for name in known if name in names]
 
 
@@ -166,19 +167,13 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
     """The names in ``--scores``, in the order of :data:`SCORES`; None is loss, and BLEU of text."""
     if text is None:
         return [LOSS, BLEU] if has_text else [LOSS]
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in SCORES:
-            raise ValueError(
-                f"--scores got {text!r:.80}: {name!r:.80} is none of {', '.join(SCORES)}; give some of "
-                f"these with commas between them"
-            )
-        if name in OF_TEXT and not has_text:
-            raise ValueError(
-                f"--scores got {text!r}: {name} is of text that translates or sums up another, "
-                f"which such models do not write: give {LOSS}"
-            )
-    return [name for name in SCORES if name in names]
+    names = chosen_names("--scores", text, SCORES)
+    if names != [LOSS] and not has_text:
+        raise ValueError(
+            f"--scores got {text!r}: such models write no text that translates or sums up another: "
+            f"give {LOSS}"
+        )
+    return names
 
 
 def named_heads(option: str, text: str) -> set[Head]:

@@ -141,13 +141,10 @@ def load_dataset(task: Any, subset: str) -> Any:
     folder = kind.options_of(task).data
     try:
         task.load_dataset(subset)
-    except FileNotFoundError as error:
+    except Exception as error:  # whatever fairseq makes of a file that is damaged or not there
         raise ValueError(
-            f"--gen-subset got {subset!r}, of which there is no data in {folder} ({error})"
-        ) from None
-    except Exception as error:  # whatever fairseq makes of a damaged file
-        raise ValueError(
-            f"--gen-subset got {subset!r}, which cannot be read in {folder}: {reason(error)}"
+            f"--gen-subset got {subset!r}, of which there is no data that can be read in {folder}: "
+            f"{reason(error)}"
         ) from error
     dataset = task.dataset(subset)
     kind.check_dataset(task, dataset, subset)

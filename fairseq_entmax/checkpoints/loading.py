@@ -18,13 +18,7 @@ torch.serialization.add_safe_globals([argparse.Namespace])
 
 
 def load_checkpoint(path: str) -> dict[str, Any]:
-    """Read a fairseq checkpoint to the CPU without running anything that it holds.
-
-    Args:
-        path: a file that fairseq wrote.
-
-    Returns:
-        The checkpoint as saved: ``cfg``, ``model``, ``optimizer_history`` and the rest.
+    """A checkpoint as fairseq saved it, read to the CPU without running anything that it holds.
 
     Raises:
         FileNotFoundError: there is no such file.

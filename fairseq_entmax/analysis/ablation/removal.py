@@ -177,15 +177,9 @@ class Scorer:
     def _references(self) -> list[str]:
         pad = self._dictionary.pad()
         texts = []
-        try:
-            for sample in self._samples:
-                targets = (utils.strip_pad(target, pad) for target in sample["target"])
-                texts.append([self._text(target, UNKNOWN_TARGET) for target in targets])
-        except NotImplementedError:
-            raise ValueError(
-                f"--post-process got {self._config.common_eval.post_process!r}, which fairseq "
-                f"does not know: give sentencepiece, subword_nmt or none"
-            ) from None
+        for sample in self._samples:
+            targets = (utils.strip_pad(target, pad) for target in sample["target"])
+            texts.append([self._text(target, UNKNOWN_TARGET) for target in targets])
         return self._in_order(texts)
 
     def _text(self, tokens: Tensor, unknown: str | None = None) -> str:

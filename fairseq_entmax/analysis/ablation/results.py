@@ -62,7 +62,8 @@ def compare(
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     texts = [system.translations or [] for system in systems]
     if metric is not None:
-        *scores[BLEU], signature = paired_bootstrap(texts, scorer.references, metric, samples, seed)
+        bleu, p, signature = paired_bootstrap(texts, scorer.references, metric, samples, seed)
+        scores[BLEU] = bleu, p
         tests = {"bootstrap": samples, "seed": seed, "bleu_signature": signature}
     if rouge is not None:
         scores |= _rouge(rouge, texts, scorer.references)

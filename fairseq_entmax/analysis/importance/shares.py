@@ -68,59 +68,41 @@ class Shares(NamedTuple):
 
 
 class ShareSums:
-    """Sums up what heads matter, a few numbers a head however many sentences there are."""
+    """What heads matter in sentences: one number a sentence and head."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, int], _Sums] = {}
+        self._rows: dict[tuple[str, int], list[Tensor]] = {}
 
     def update(self, importance: ByHead) -> None:
         """Add sentences: attention to layer to ``(sentences, heads)``."""
         for attention, layers in importance.items():
             for layer, values in layers.items():
-                own = self._sums.setdefault((attention, layer), _Sums())
-                own.update(values.double().cpu())
+                self._rows.setdefault((attention, layer), []).append(values.double().cpu())
 
     def shares(self) -> Shares:
         """What is known so far."""
         heads: ByHead = {}
         errors: ByHead = {}
-        for (attention, layer), sums in self._sums.items():
-            share, error = sums.share_and_error()
+        number = 0
+        for (attention, layer), parts in self._rows.items():
+            rows = torch.cat(parts)
+            number = len(rows)
+            share, error = _share_and_error(rows)
             heads.setdefault(attention, {})[layer] = share
             errors.setdefault(attention, {})[layer] = error
-        return Shares(heads, errors, max((one.number for one in self._sums.values()), default=0))
+        return Shares(heads, errors, number)
 
 
-class _Sums:
-    """Of one attention of one layer: a head's share is a ratio of two sums over sentences."""
+def _share_and_error(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Each head's share, a ratio of sums over sentences, and its standard error.
 
-    def __init__(self) -> None:
-        self.number = 0
-        # Of x, what a head matters in a sentence, y, what all do, and of their products
-        self._x = self._xx = self._xy = torch.zeros(())
-        self._y = self._yy = torch.zeros(())
-
-    def update(self, rows: Tensor) -> None:
-        total = rows.sum(dim=1)
-        self.number += len(rows)
-        self._x = self._x + rows.sum(dim=0)
-        self._xx = self._xx + rows.square().sum(dim=0)
-        self._xy = self._xy + (rows * total[:, None]).sum(dim=0)
-        self._y = self._y + total.sum()
-        self._yy = self._yy + total.square().sum()
-
-    def share_and_error(self) -> tuple[Tensor, Tensor]:
-        """The ratio, and its standard error: of its linearization (Cochran 1977, equation 2.46)."""
-        if float(self._y) <= 0:
-            zeros = torch.zeros_like(self._x)
-            return self._x, zeros if self.number > 1 else zeros + math.nan
-        share = self._x / self._y
-        residuals = self._xx - 2 * share * self._xy + share.square() * self._yy
-        if self.number < 2:
-            return share, torch.full_like(share, math.nan)
-        factor = self.number / (self.number - 1)
-        # Where a head has all, rounding leaves less than nothing
-        return share, (factor * residuals).clamp(min=0.0).sqrt() / self._y
+    The error is that of the ratio's linearization (Cochran 1977, equation 2.46)."""
+    number, total = len(rows), rows.sum()
+    total = total.where(total > 0, 1.0)
+    share = rows.sum(dim=0) / total
+    residuals = rows - share * rows.sum(dim=1, keepdim=True)
+    factor = number / (number - 1) if number > 1 else math.nan
+    return share, (factor * residuals.square().sum(dim=0)).sqrt() / total
 
 
 def until_precise(

@@ -49,7 +49,6 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
     study = analyze.Study(
         *(args, wanted, kind, session.task, dataset, [session.loaded], [dataset]),
-        costly=[[]],
         tables=tables,
         sentences=list(range(len(looks))),
     )

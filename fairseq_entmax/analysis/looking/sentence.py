@@ -177,7 +177,8 @@ class Look:
     def as_json(self) -> dict[str, Any]:
         """All of it, for scripts: weights as nested lists, layer, head, query, key."""
         fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
-        return {name: _listed(one) for name, one in fields.items()}
+        lists = {name: [one.tolist() for one in own] for name, own in self.attention.items()}
+        return {**fields, "attention": lists}
 
     def __str__(self) -> str:
         from fairseq_entmax.analysis.looking.terminal import shown
@@ -205,15 +206,6 @@ class Look:
         heads = slice(None) if head is None else slice(head, head + 1)
         weights = torch.cat([layers[place][heads] for place in places])
         return weights, torch.tensor([g for at in places for g in self.gates[name][at][heads]])
-
-
-def _listed(value: Any) -> Any:
-    """Tensors, also in dictionaries and lists, as lists."""
-    if isinstance(value, Tensor):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _listed(one) for name, one in value.items()}
-    return [_listed(one) for one in value] if isinstance(value, list) else value
 
 
 def groups_of(words: Sequence[int]) -> list[list[int]]:

@@ -106,8 +106,6 @@ def of_checkpoint(
                 f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
                 f"is not there: give --data DATA-BIN, the folder with its dictionaries"
             )
-    elif not os.path.isdir(data):
-        raise ValueError(f"--data got {data!r}: there is no such folder")
     kind = kinds.kind_of_model(saved.model_class)
     task = given.task or trained.get("_name") or trained.get("task")
     words = [data, *options, "--path", path]

@@ -103,13 +103,12 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
                 f"its {key} is {content['data'][key]}, and that of the analysis "
                 f"{analysis['data'][key]}: give an ablation on the same data"
             )
-    checkpoints = {model["checkpoint"]: str(model["name"]) for model in analysis["models"]}
-    path = content["checkpoint"]
-    real = {os.path.realpath(one): name for one, name in checkpoints.items()}
-    name = checkpoints.get(path) or real.get(os.path.realpath(path))
+    names = {os.path.realpath(one["checkpoint"]): str(one["name"]) for one in analysis["models"]}
+    name = names.get(os.path.realpath(content["checkpoint"]))
     if name is None:
         raise ValueError(
-            f"it is of {path}, and the analysis of {', '.join(checkpoints)}: give an ablation of "
+            f"it is of {content['checkpoint']}, and the analysis of "
+            f"{', '.join(model['checkpoint'] for model in analysis['models'])}: give an ablation of "
             f"one of these"
         )
     return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from fairseq_entmax.analysis.arguments import chosen_names
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 
@@ -74,24 +75,17 @@ def main(arguments: Sequence[str]) -> None:
     refuse_inputs(tables, {"the report itself": options.output})
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
+    from fairseq_entmax.analysis.report import figures
     from fairseq_entmax.analysis.report.ablation_table import with_ablations
-    from fairseq_entmax.analysis.report.figures import (
-        FORMATS,
-        chosen,
-        drawables,
-        drawn,
-        figure_files,
-        figures,
-    )
     from fairseq_entmax.analysis.report.figures_pruning import read_pruning
     from fairseq_entmax.analysis.report.page import render_page
     from fairseq_entmax.analysis.report.payload import heads_csv, measures_of
 
     analysis = with_ablations(document.read(options.analysis), options.ablation)
     _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
-    formats = _formats(options.formats, FORMATS)
+    formats = chosen_names("--formats", options.formats, figures.FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    shown = figures(analysis, pruning)
+    shown = figures.figures(analysis, pruning)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
             f"--pruning {options.pruning}: no pruned model with a BLEU is in it; run prune.sh to "
@@ -99,13 +93,15 @@ def main(arguments: Sequence[str]) -> None:
         )
     files = {}
     if options.figures is not None:
-        wanted = chosen(drawables(analysis, shown), options.figure_names)
-        files = figure_files(wanted, options.figures, formats, options.overwrite)
+        wanted = figures.chosen(figures.drawables(analysis, shown), options.figure_names)
+        files = figures.figure_files(wanted, options.figures, formats, options.overwrite)
         others = {"the table of heads": options.heads_table, "the report itself": options.output}
         refuse_inputs(files, {**inputs, **others})
     texts = {output: render_page(analysis, shown, options.measure)}
     texts |= {table: heads_csv(analysis) for table in tables}
-    write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})
+    write_together(
+        {**figures.drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}}
+    )
     if files:
         number = len(files) // len(formats)
         print(f"{options.figures}: {number} figure{'s' * (number != 1)} as {', '.join(formats)}")
@@ -115,18 +111,6 @@ def main(arguments: Sequence[str]) -> None:
     counts = {"model": len(analysis["models"]), "head": heads, "sentence": len(analysis["maps"])}
     words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
     print(f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser")
-
-
-def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
-    if text is None:
-        return known
-    formats = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for name in formats:
-        if name not in known:
-            raise ValueError(
-                f"--formats got {text!r:.80}: {name!r:.80} is none of {', '.join(known)}"
-            )
-    return formats
 
 
 def _check_measure(name: str | None, known: list[str]) -> None:

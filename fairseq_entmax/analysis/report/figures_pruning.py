@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
+from fairseq_entmax.summaries.generated import read_lines
 
 ENCODER = "encoder pruned, decoder frozen"
 ALL = "all three attentions pruned"
@@ -95,10 +95,7 @@ _NUMBERS = {"BLEU": float, "parameters": int, "sentences/s": float, "speed": flo
 def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of the ``pruning.tsv`` of a recipe, its columns by name; the heads left in each layer are
     at the names of the attentions."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        lines = []
+    lines = list(read_lines(str(path)))
     if not lines or tuple(lines[0].split("\t")) != COLUMNS:
         raise ValueError(
             f"--pruning {path}: the first line does not name the columns {', '.join(COLUMNS)}; "
