@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from fairseq_entmax.analysis.measures import (
     importance_measures,
@@ -197,27 +196,6 @@ def check_counts(options: argparse.Namespace) -> None:
 
 
 HELP_ALL = "--help-all"
-# Of fairseq's options those that are needed most, with their help
-OF_FAIRSEQ: dict[str, dict[str, Any]] = {
-    "--gen-subset": {
-        "metavar": "SUBSET",
-        "help": "the data set: valid (default), test, train or another of DATA",
-    },
-    "--task": {
-        "metavar": "TASK",
-        "help": "translation (default), language_modeling, sentence_prediction, …",
-    },
-    "--max-tokens": {"metavar": "N", "help": "of a batch, or --batch-size in sentences"},
-    "--cpu": {"action": "store_true", "help": "leave a GPU alone"},
-    "--beam": {"metavar": "N", "help": "and the like, such as --lenpen: how text is generated"},
-}
-OF_ABLATE: dict[str, dict[str, Any]] = {
-    "--remove-bpe": {
-        "metavar": "KIND",
-        "nargs": "?",
-        "help": "for bleu and rouge, put subwords together: sentencepiece, or '@@ '",
-    },
-}
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
@@ -235,11 +213,21 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
     several = "; several with ':' between them" if command == "analyze" else ""
     group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
     add_options(parser)
-    group = parser.add_argument_group("of fairseq's options those needed most")
-    of_fairseq = OF_FAIRSEQ | (OF_ABLATE if command == "ablate" else {})
-    for name, how in of_fairseq.items():
-        group.add_argument(name, **how)
-    group.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
+    add = parser.add_argument_group("of fairseq's options those needed most").add_argument
+    add(
+        "--gen-subset",
+        metavar="SUBSET",
+        help="the data set: valid (default), test, train or another",
+    )
+    tasks = "translation (default), language_modeling, sentence_prediction, …"
+    add("--task", metavar="TASK", help=tasks)
+    add("--max-tokens", metavar="N", help="of a batch, or --batch-size in sentences")
+    add("--cpu", action="store_true", help="leave a GPU alone")
+    add("--beam", metavar="N", help="and the like, such as --lenpen: how text is generated")
+    if command == "ablate":
+        together = "for bleu and rouge, put subwords together: sentencepiece, or '@@ '"
+        add("--remove-bpe", metavar="KIND", nargs="?", help=together)
+    add("--user-dir", metavar="DIR", help="a folder that registers more of its own")
     group = parser.add_argument_group("help")
     group.add_argument("-h", "--help", action="help", help="this text")
     group.add_argument(

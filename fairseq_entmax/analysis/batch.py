@@ -150,9 +150,6 @@ class TextTables(Tables):
 def _in_source(task: Any) -> list[int]:
     """The number of each target token in the source's dictionary; -1 for special symbols."""
     source, target = task.source_dictionary, task.target_dictionary
-    numbers = []
-    for symbol in target.symbols:
-        number = source.index(symbol)
-        is_word = number >= source.nspecial and source[number] == symbol
-        numbers.append(number if is_word else -1)
-    return numbers
+    each = ((number, source[number]) for number in map(source.index, target.symbols))
+    pairs = zip(each, target.symbols, strict=True)
+    return [n if n >= source.nspecial and own == symbol else -1 for (n, own), symbol in pairs]

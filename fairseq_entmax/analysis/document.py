@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,11 +76,8 @@ def check_output(folder: str | None, overwrite: bool) -> None:
             f"--overwrite"
         )
     above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
-    try:
-        with tempfile.TemporaryFile(dir=above):
-            pass
-    except OSError as error:
-        raise OSError(f"--output got {folder!r}, where nothing can be written: {error}") from error
+    if not os.access(above, os.W_OK):
+        raise PermissionError(f"--output got {folder!r}, where nothing can be written")
 
 
 def write(analysis: dict[str, Any], folder: str) -> str:

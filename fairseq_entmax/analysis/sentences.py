@@ -46,9 +46,6 @@ def load_samples(
     """Batches of sentences by their numbers in the data set, for notebooks: those of a like length
     together, ``at_once`` to a batch."""
     dataset = load_dataset(task, subset)
-    for number in sentences:
-        if not 0 <= number < len(dataset):
-            raise ValueError(f"{subset} has the sentences 0 to {len(dataset) - 1}, not {number}")
     return list(samples(dataset, sentences, torch.device(device), at_once))
 
 

@@ -42,8 +42,6 @@ def main(arguments: Sequence[str]) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise ValueError(f"--{name} got {value}: give {least} or more")
-    if options.sentences is not None and not options.sentences.strip():
-        raise ValueError(f"--sentences got {options.sentences!r}: give a text such as '</t>'")
     target = None
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)

@@ -128,8 +128,6 @@ def _check(args: Namespace) -> None:
     ):
         if value is not None and ROUGE not in args.scores:
             raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
-        if value is not None and not str(value).strip():
-            raise ValueError(f"{option} got {value!r}: give a text such as '</t>'")
     output = Path(args.output)
     if os.path.lexists(output) and not output.is_dir():
         raise NotADirectoryError(f"--output {output} is a file: name a folder")

@@ -116,20 +116,16 @@ def as_table(document: Dictionary[str, Any]) -> str:
     """The content of ``ablation.json`` as lines of text."""
     unchanged = document["unchanged"]
     scores = [score for score in _HEADINGS if unchanged.get(score) is not None]
-    unit = document.get("loss_unit", NATS)
+    titles = {**_HEADINGS, LOSS: f"loss ({document.get('loss_unit', NATS)})"}
     rows = [["removed"], ["nothing"]]
     for score in scores:
-        value = unchanged[score]
-        rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
-        rows[1].append(f"{value:.{_DIGITS[score]}f}")
-        rows[0] += ["change", "p", "p (Holm)"]
-        rows[1] += ["", "", ""]
+        rows[0] += [titles[score], "change", "p", "p (Holm)"]
+        rows[1] += [f"{unchanged[score]:.{_DIGITS[score]}f}", "", "", ""]
     for removal in document["removals"]:
         cells = [text_of(removal["heads"])]
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
-            cells.append(f"{entry['value']:.{digits}f}")
-            cells.append(f"{entry['change']:+.{digits}f}")
+            cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")

@@ -106,16 +106,13 @@ class Annotations:
                 tags += [(index, place, tag, tagged.count(tag) / len(tagged)) for tag in tagged]
                 if any(part.entity not in (None, "O") for part in bound):
                     entities.append((index, place, 1.0))
-        columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(src_tokens.device)
+        device = src_tokens.device
         return AnnotatedBatch(
-            word.to(src_tokens.device),
+            word.to(device),
             words,
-            columns[:, 0],
-            columns[:, 1],
-            columns[:, 2],
-            columns[:, 3],
-            _filled((*word.shape, len(self.parts_of_speech)), tags).to(src_tokens.device),
-            _filled(word.shape, entities).to(src_tokens.device),
+            *torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(device).unbind(dim=1),
+            _filled((*word.shape, len(self.parts_of_speech)), tags).to(device),
+            _filled(word.shape, entities).to(device),
             self.relations,
             self.has_entities,
             self.parts_of_speech,

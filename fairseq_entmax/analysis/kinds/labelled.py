@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -144,9 +144,6 @@ class Labelled(Kind):
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
         target = sample["target"].view(-1)
         return target, torch.ones_like(target, dtype=torch.bool)
-
-    def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
-        raise ValueError("a classifier says nothing token by token")
 
     def outcome(self, loaded: Any, task: Any) -> Classification:
         return Classification(loaded.model, task)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -35,16 +37,9 @@ class TypicalLengths(NamedTuple):
     @classmethod
     def of(cls, counts: Counter[int]) -> TypicalLengths:
         """Of the number of sentences of each length; all 0 of none."""
-        total, found = sum(counts.values()), [0] * len(BORDERS)
-        ordered = sorted(counts.items())
-        for place, border in enumerate(BORDERS):
-            seen = 0
-            for length, count in ordered:
-                seen += count
-                if seen >= border * total:
-                    found[place] = length
-                    break
-        return cls(*found)
+        lengths = sorted(counts) or [0]
+        seen = list(itertools.accumulate(counts[length] for length in lengths))
+        return cls(*(lengths[bisect_left(seen, border * seen[-1])] for border in BORDERS))
 
     def quarter(self, length: int) -> int | None:
         """In which quarter of the data, 0 to 3, a typical sentence is; None for others."""
