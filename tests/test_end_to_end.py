@@ -23,8 +23,6 @@ from tests.commands import (
     weights,
 )
 
-pytestmark = pytest.mark.slow
-
 ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 
 

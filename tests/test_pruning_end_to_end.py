@@ -22,8 +22,6 @@ from tests.commands import (
     weights,
 )
 
-pytestmark = pytest.mark.slow
-
 ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 STEERED = ["--target-heads=encoder-self=3,cross=4", "--decide-heads-at=16", "--max-tokens=700"]
 
