@@ -101,13 +101,6 @@ static inline long stride_of(long n) { return (n + LANES - 1) / LANES * LANES + 
 static inline uint16_t *bits_in(const Block *block) { return (uint16_t *)block->places; }
 static inline long words_of(long n) { return (n + LANES - 1) / LANES; }
 
-/* The last square of a row overlaps the one before it */
-static inline long next_square(long first, long n)
-{
-    long next = first + LANES;
-    return next < n && next + LANES > n ? n - LANES : next;
-}
-
 /* Number c of LANES rows into vector c, missing rows 0. Writes up to whole squares. */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
 {
@@ -119,7 +112,8 @@ static inline void rows_into_lanes(const float *rows, long stride, int count, lo
             square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);
         turn(square);
         for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
-        first = is_whole ? next_square(first, size) : first + LANES;
+        first += LANES;
+        if (is_whole && first < size) first = smaller(first, size - LANES); /* overlaps the one before */
     }
 }
 

@@ -91,12 +91,12 @@ def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkey
     numbers = (tmp_path / "growth.json").read_text(encoding="utf-8")
     rows = json.loads(numbers)["results"]
     assert [row["figure"] for row in rows] == ["length"] * 2 + ["density"] * 3 + ["threads"] * 2
-    pictures = sorted(tmp_path.glob("*.png"))
+    pictures = sorted(tmp_path.glob("*.svg"))
     assert [path.stem for path in pictures] == ["growth_density", "growth_length", "growth_threads"]
     for path in pictures:
         path.unlink()
     run("growth", monkeypatch, "--output", tmp_path)
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert all(path.read_bytes().startswith(b"<svg") for path in pictures)
     assert (tmp_path / "growth.json").read_text(encoding="utf-8") == numbers
 
 
