@@ -7,10 +7,10 @@ What cpu_attention.py measures: alpha-entmax with a learned alpha here, torch's
 scaled_dot_product_attention, and softmax between two products, all points of a figure in turns. Each
 figure has the forward pass, and forward and backward pass together, on logarithmic axes:
 
-    growth_length.png    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
-    growth_density.png   1,024 keys: alpha 1.4 and scores of standard deviation 0.25 to 8, and for
+    growth_length.svg    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
+    growth_density.svg   1,024 keys: alpha 1.4 and scores of standard deviation 0.25 to 8, and for
                          what is here also alpha 1.1 to 2 and scores of standard deviation 1.5
-    growth_threads.png   8 heads of 1,024 keys, on 1 to all threads
+    growth_threads.svg   8 heads of 1,024 keys, on 1 to all threads
 
 The file holds all numbers and what they were measured on, so that figures can be drawn anew without
 measuring. Drawing needs the package's extra "report".
@@ -117,11 +117,12 @@ def draw(rows: list[dict[str, Any]], figure: str, target: Path) -> None:
             color=altair.Color("attention:N", legend=altair.Legend(**legend)).scale(
                 domain=names, range=COLOURS[: len(names)]
             ),
-            shape=altair.Shape("attention:N", legend=altair.Legend(**legend), sort=names),
+            # Of the same names in the same order, so that both are in one legend
+            shape=altair.Shape("attention:N", legend=altair.Legend(**legend)).scale(domain=names),
         )
         .facet(column=altair.Column("pass:N", title=None, sort=[*PASSES.values()]))
     )
-    chart.save(str(target), scale_factor=2)
+    chart.save(str(target))
 
 
 def main() -> None:
@@ -144,7 +145,7 @@ def main() -> None:
         parser.error(f"--output {options.output}: there is no growth.json, measure it by --run")
     report = json.loads(file.read_text(encoding="utf-8"))
     for figure in AXES:
-        draw(report["results"], figure, options.output / f"growth_{figure}.png")
+        draw(report["results"], figure, options.output / f"growth_{figure}.svg")
     print(f"{said(report['settings'])}\n\n{shown(report['results'], [*LABELS])}")
 
 

@@ -101,13 +101,6 @@ static inline long stride_of(long n) { return (n + LANES - 1) / LANES * LANES + 
 static inline uint16_t *bits_in(const Block *block) { return (uint16_t *)block->places; }
 static inline long words_of(long n) { return (n + LANES - 1) / LANES; }
 
-/* The last square of a row overlaps the one before it */
-static inline long next_square(long first, long n)
-{
-    long next = first + LANES;
-    return next < n && next + LANES > n ? n - LANES : next;
-}
-
 /* Number c of LANES rows into vector c, missing rows 0. Writes up to whole squares. */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
 {
@@ -119,7 +112,8 @@ static inline void rows_into_lanes(const float *rows, long stride, int count, lo
             square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);
         turn(square);
         for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
-        first = is_whole ? next_square(first, size) : first + LANES;
+        first += LANES;
+        if (is_whole && first < size) first = smaller(first, size - LANES); /* overlaps the one before */
     }
 }
 
@@ -208,9 +202,14 @@ static inline int tops_of_parts(const float *restrict row, long n, vec *restrict
 /* The largest of each part of a row; infinity where the row has that, or NaN */
 static inline vec tops_of_row(const float *row, long n)
 {
-    vec tops[PARTS];
-    int broken = tops_of_parts(row, n, tops);
-    return broken ? all(INFINITY) : greater(greater(tops[0], tops[1]), greater(tops[2], tops[3]));
+    vec top = all(-INFINITY);
+    unsigned broken = 0;
+    for (long i = 0; i < n; i += LANES) {
+        vec x = load_part(row + i, n - i, -INFINITY);
+        broken |= bits_unlike(x, x);
+        top = greater(x, top);
+    }
+    return broken ? all(INFINITY) : top;
 }
 
 /* The distances of the scores from the largest of their row, of keys that can have a probability, in lanes.
