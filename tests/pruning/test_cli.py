@@ -135,7 +135,7 @@ OUTPUT = ["--output", "@small.pt"]
 @pytest.mark.parametrize(
     ("arguments", "messages"),
     [
-        (["@none.pt", *OUTPUT], ["there is no checkpoint", "none.pt"]),
+        (["@none.pt", *OUTPUT], ["No such file", "none.pt"]),
         (["@plain.pt", *OUTPUT], ["plain.pt has no head gates", "--heads 'encoder-self:0.3,0.5'"]),
         (["@gated.pt", "--output", "@plain.pt"], ["plain.pt', which exists", "--overwrite"]),
         (["@gated.pt", "--output", "@gated.pt"], ["gated.pt', which exists", "--overwrite"]),
@@ -143,7 +143,7 @@ OUTPUT = ["--output", "@small.pt"]
         (["@gated.pt", "--output", "@new/small.pt"], ["there is no folder", "new"]),
         (["@notes.txt", *OUTPUT], ["notes.txt", "damaged"]),
         (["@cut.pt", "--print-config"], ["cut.pt", "damaged"]),
-        (["@sub", *OUTPUT], ["sub is not a checkpoint"]),
+        (["@sub", *OUTPUT], ["there is no checkpoint", "sub"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:0.9"], ["gated.pt has no head cross:0.9"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:7.0"], ["gated.pt has no head cross:7.0"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' names no heads"]),

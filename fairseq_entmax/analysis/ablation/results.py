@@ -62,8 +62,10 @@ def compare(
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     texts = [system.translations or [] for system in systems]
     if metric is not None:
-        bleu, p, signature = paired_bootstrap(texts, scorer.references, metric, samples, seed)
-        scores[BLEU] = bleu, p
+        values, p_values, signature = paired_bootstrap(
+            texts, scorer.references, metric, samples, seed
+        )
+        scores[BLEU] = values, p_values
         tests = {"bootstrap": samples, "seed": seed, "bleu_signature": signature}
     if rouge is not None:
         scores |= _rouge(rouge, texts, scorer.references)

@@ -107,10 +107,12 @@ class Annotations:
                 if any(part.entity not in (None, "O") for part in bound):
                     entities.append((index, place, 1.0))
         device = src_tokens.device
+        columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(device)
+        sentence, dependent, head, relation = columns.unbind(dim=1)
         return AnnotatedBatch(
             word.to(device),
             words,
-            *torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(device).unbind(dim=1),
+            *(sentence, dependent, head, relation),
             _filled((*word.shape, len(self.parts_of_speech)), tags).to(device),
             _filled(word.shape, entities).to(device),
             self.relations,
