@@ -17,7 +17,6 @@ TEXT
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-require_modules rouge_score
 begin_evaluation fairseq-generate
 
 # What the data consist of is asked of the data: they may be others than the recipe's default

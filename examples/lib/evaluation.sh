@@ -7,7 +7,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SCRIPT=evaluate
 EXTRA_OPTIONS=''
 
 run_help() {

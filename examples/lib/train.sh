@@ -3,7 +3,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SCRIPT=train
 EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
@@ -26,8 +25,8 @@ On several machines, run it on each of them, with the same options and one DIR t
   --node-rank R      which of them this is, from 0
   --master HOST:PORT a free port of the machine with rank 0
 
-examples/slurm.sh does so in a SLURM job. Can be run again: an interrupted training goes on from
-its last checkpoint, a finished one is skipped.
+Can be run again: an interrupted training goes on from its last checkpoint, a finished one is
+skipped.
 TEXT
 }
 

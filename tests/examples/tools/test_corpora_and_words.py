@@ -178,19 +178,3 @@ def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{cut}\n".encode())))
     tool(words, "join", "en")
     assert capsysbinary.readouterr().out == f"{text}\n".encode()
-
-
-# --- one text -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"fine\n\xff\n", "line 2 of x/a.tokens is no UTF-8"),
-        (b"cut sho", "x/a.tokens does not end with a line's end"),
-    ],
-)
-def test_a_text_that_is_none_is_refused(content, message, tmp_path, capsys):
-    miniatures.write_zip(tmp_path / "a.zip", {"x/a.tokens": content})
-    arguments = ["text", tmp_path / "a.zip", "x/a.tokens", tmp_path / "train.en"]
-    assert message in refusal(capsys, corpora, *arguments)
