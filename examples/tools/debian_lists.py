@@ -46,7 +46,7 @@ def lists_of(folder: Path, kind: str) -> list[str]:
 
 def read_list(path: Path) -> str:
     if path.suffix in (".lz4", ".zst"):
-        command = [APT_HELPER, "cat-file", path]
+        command = [str(APT_HELPER), "cat-file", str(path)]
         return subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8")
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:

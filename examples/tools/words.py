@@ -13,7 +13,7 @@ import functools
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing import Pool
 from pathlib import Path
@@ -21,12 +21,14 @@ from typing import NamedTuple, TypeVar
 
 from messages import one_sentence, text_files, write_line
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 CHUNK = 2000  # sentences that a worker takes at a time
 SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
-def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
+@functools.cache
+def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
     """From a sentence to its words: Japanese by SudachiPy (mode A), others by sacremoses, nothing escaped."""
     if language == "ja":
         from sudachipy import dictionary, tokenizer
@@ -47,9 +49,6 @@ def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
     return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=kept)
 
 
-_cutter = functools.cache(cutter)  # of a worker
-
-
 class Cut(NamedTuple):
     """How sides become words: `first` are those that are taken of each, `keep` texts that stay whole."""
 
@@ -58,9 +57,9 @@ class Cut(NamedTuple):
     first: tuple[int, ...] = ()
     lower: bool = False
 
-    def __call__(self, sides: tuple[str, ...]) -> list[str]:
+    def words(self, sides: tuple[str, ...]) -> list[str]:
         texts = [
-            _cutter(language, self.keep)(side)
+            cutter(language, self.keep)(side)
             for language, side in zip(self.languages, sides, strict=True)
         ]
         if self.lower:
@@ -85,7 +84,7 @@ def cut_files(
     written = left_out = 0
     with text_files(source, sides, "r") as files, text_files(target, sides) as outs:
         lines = (tuple(line.rstrip("\n") for line in pair) for pair in zip(*files, strict=True))
-        for pair in pooled(cut, lines, workers):
+        for pair in pooled(cut.words, lines, workers):
             lengths = [len(side.split()) for side in pair]
             if most is not None and not all(0 < length <= most for length in lengths):
                 left_out += 1
