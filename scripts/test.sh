@@ -4,10 +4,10 @@
 #
 #   scripts/test.sh [--quick] [options of pytest]
 #
-#   --quick   while one works on a change: style, types, floors and shell scripts, and the tests
-#             that are not marked slow: under five minutes on two cores. What it leaves out, the
-#             constraints, the trainings, the browser and, without a GPU, the kernels of Triton,
-#             continuous integration runs, with this command and no option.
+#   --quick   while one works on a change: style, types, floors and shell scripts, and of the tests
+#             those of the package's folders that are not marked slow: two minutes on two cores.
+#             What it leaves out, continuous integration runs, with this command and no option:
+#             recipes, trainings, attacks, constraints, the browser, and Triton without a GPU.
 #   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
@@ -53,7 +53,12 @@ check shell shellcheck -x "${shell_scripts[@]}"
 # As many tests at a time as there are cores, and one core for each
 export OMP_NUM_THREADS=1
 chosen=()
-if $quick; then chosen=(-m "not slow"); fi
+if $quick; then
+    chosen=(-m "not slow")
+    for folder in tests/*/; do
+        if [[ -d fairseq_entmax/${folder#tests/} ]]; then chosen+=("$folder"); fi
+    done
+fi
 check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 \
     ${chosen[@]+"${chosen[@]}"} "$@"
 

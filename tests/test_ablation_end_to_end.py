@@ -2,13 +2,9 @@
 
 import json
 
-import pytest
-
 from fairseq_entmax.head_names import parse_heads
 from fairseq_entmax.pruning import prune_checkpoint
 from tests.commands import generate, hypotheses, run
-
-pytestmark = pytest.mark.slow
 
 HEADS = "decoder-self:0.0,0.1,0.3;cross:1.2"
 SEARCH = ["--beam=3", "--max-len-b=12", "--remove-bpe=sentencepiece", "--gen-subset=test"]

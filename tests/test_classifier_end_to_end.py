@@ -10,8 +10,6 @@ from fairseq_entmax.models.saved import read_model
 from tests import in_process
 from tests.commands import USER_DIR, logged, run
 
-pytestmark = pytest.mark.slow
-
 WORDS = [f"w{number}" for number in range(20)]
 SIZES = {"train": 256, "valid": 32}
 # fairseq's --report-mcc wants labels that are numbers

@@ -23,8 +23,6 @@ from tests.commands import (
     weights,
 )
 
-pytestmark = pytest.mark.slow
-
 ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 
 
@@ -148,16 +146,20 @@ def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
+    options.append("+model.alpha_warmup_updates=1000")
     loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]
     hydra_train(data, tmp_path / "hydra", "optimization.max_epoch=1", *options, *loss)
     layers = {name: list(heads) for name, heads in lines(tmp_path / "hydra")[-1]["alpha"].items()}
-    assert layers == {"encoder-self": ["0"], "decoder-self": ["0"], "cross": ["0"]}
+    # The second layer learns nothing, but rises
+    assert layers == {name: ["0", "1"] for name in ("encoder-self", "decoder-self", "cross")}
     checkpoint = tmp_path / "hydra" / "checkpoint_best.pt"
     assert len(hypotheses(generate(data, checkpoint).stdout)) == SIZES["test"]
     model = EntmaxTransformerModel.from_pretrained(
         str(checkpoint.parent), checkpoint.name, str(data / "bin"), source_lang="es"
     ).models[0]
-    assert model.encoder.layers[0].self_attn.mapping.lr_factor == 30
+    mapping = model.encoder.layers[0].self_attn.mapping
+    assert mapping.lr_factor == 30
+    assert mapping.risen == lines(tmp_path / "hydra")[-1]["update"] / 1000
     assert model.output_alpha == 1.7
 
 

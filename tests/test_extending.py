@@ -56,7 +56,6 @@ def strengths(path):
     return {key: value.exp() for key, value in weights.items() if key.endswith("log_strength")}
 
 
-@pytest.mark.slow
 def test_a_strength_is_learned_logged_recorded_and_tabled_from_a_stock_start(scaled):
     output = scaled.log.stdout + scaled.log.stderr
     assert "has no value for 6 learned parameters; they start as in a new model" in output
@@ -81,7 +80,6 @@ def test_a_strength_is_learned_logged_recorded_and_tabled_from_a_stock_start(sca
     assert "alpha" not in table
 
 
-@pytest.mark.slow
 def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data, scaled, tmp_path):
     before, after = strengths(scaled.gated), strengths(scaled.small)
     assert sum(values.numel() for values in after.values()) == 5 + 8
@@ -115,7 +113,6 @@ def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data
 # -- a measure ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_path):
     user_dir = write_example(tmp_path, "my_measures")
     options = [
@@ -139,7 +136,6 @@ def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_pa
 # -- a decoder alone ------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(data, tmp_path):
     user_dir = write_example(tmp_path, "my_lm")
     prefixes = [f"--{split}pref={data / split}.bpe.en" for split in ("train", "valid")]

@@ -22,8 +22,6 @@ from tests import in_process
 from tests.commands import SIZES, SMALL_MODEL
 from tests.fairseq_rows import ENTMAX, GATES, GENERATION, PRUNED, REFUSALS, RUNS, Run
 
-pytestmark = pytest.mark.slow
-
 UPDATES = 3
 SHARED = "--share-all-embeddings"
 UNSHARED_MODEL = [option for option in SMALL_MODEL if option != SHARED]

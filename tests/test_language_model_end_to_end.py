@@ -11,8 +11,6 @@ from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.head_record import read_record
 from tests.commands import USER_DIR, hypotheses, logged, run, weights
 
-pytestmark = pytest.mark.slow
-
 MODEL = [
     *("--decoder-layers=2", "--decoder-embed-dim=32", "--decoder-ffn-embed-dim=32"),
     *("--decoder-attention-heads=4", "--share-decoder-input-output-embed"),

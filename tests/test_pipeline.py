@@ -96,7 +96,6 @@ def lines(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-@pytest.mark.slow
 def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     folder, printed = walked
     assert re.search(r"BLEU\|nrefs:1\|\S+ = [0-9.]+ ", printed)
@@ -115,7 +114,6 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     assert (folder / "compare" / "report.html").stat().st_size > 100_000
 
 
-@pytest.mark.slow
 def test_no_text_is_in_two_of_the_three_and_both_kinds_of_subwords_cut_every_line(walked):
     folder, _ = walked
     for language in ("es", "en"):
@@ -136,7 +134,6 @@ def test_no_text_is_in_two_of_the_three_and_both_kinds_of_subwords_cut_every_lin
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_readmes_commands_train_and_translate(walked, tmp_path):
     """On the data that the chapter's commands made, of smaller layers."""
     folder, _ = walked

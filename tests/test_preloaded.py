@@ -8,7 +8,6 @@ from tests import preloaded
 from tests.commands import COMMANDS
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         not preloaded.is_possible(preloaded.server_environment()),
         reason="commands are forked on Linux alone",

@@ -11,8 +11,6 @@ from fairseq_entmax.pruning import checkpoint_heads
 from tests import preloaded
 from tests.commands import COMMANDS, ROOT, SIZES, hypotheses, run
 
-pytestmark = pytest.mark.slow
-
 CHAPTER = (ROOT / "docs" / "pruning.md").read_text(encoding="utf-8")
 
 # Updates of the chapter, how often they stand there, and how many there are here

@@ -22,8 +22,6 @@ from tests.commands import (
     weights,
 )
 
-pytestmark = pytest.mark.slow
-
 ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 STEERED = ["--target-heads=encoder-self=3,cross=4", "--decide-heads-at=16", "--max-tokens=700"]
 
@@ -121,6 +119,7 @@ def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, train
     """Dropout draws differently in the two, so there is none; the gates draw the same."""
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, *STEERED, start, "--dropout=0", "--max-update=20"]
+    options.append("--alpha-warmup-updates=30")
     # fairseq's other way to load, a broadcast from the first worker, needs a GPU
     all_load = "--load-checkpoint-on-all-dp-ranks"
     [two, _] = train_in_two_processes(data, tmp_path / "two", *options, all_load)
@@ -134,6 +133,8 @@ def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, train
     assert losses[0] == pytest.approx(losses[1], abs=2e-3)
     paths = [tmp_path / name / "checkpoint_last.pt" for name in ("one", "two")]
     assert torch.equal(*map(decisions, paths))
-    for name in ("pruning_state.multipliers", "encoder.layers.0.self_attn.gate.weight"):
+    attention = "encoder.layers.0.self_attn"
+    own = ("gate.weight", "mapping.rise.updates")
+    for name in ("pruning_state.multipliers", *(f"{attention}.{value}" for value in own)):
         ends = [weights(path)[name] for path in paths]
         torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)

@@ -2,11 +2,7 @@
 
 import os
 
-import pytest
-
 from tests import commands
-
-pytestmark = pytest.mark.slow
 
 
 def sentence_of(result):

@@ -10,8 +10,6 @@ from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.saved import read_model
 from tests.commands import SIZES, USER_DIR, generate, hypotheses, logged, run, train
 
-pytestmark = pytest.mark.slow
-
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5", "--label-smoothing=0"]
 # An output of many zeros
 SHARP = "--model-overrides={'output_alpha': 2.0}"

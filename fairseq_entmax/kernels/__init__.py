@@ -145,7 +145,7 @@ def _kernel(part: str, tensor: Tensor, kind: str = PLAIN) -> Any:
         _say(INSTEAD_OF[name], missing, level=logging.WARNING)
         return None
     if is_native:
-        _say("alpha-entmax runs on the native kernel: %s", native_library.load())
+        _say("alpha-entmax runs on the native kernel: %s", native_library.library()._name)
         return NATIVE_PARTS[part]
     kernels = importlib.import_module(f"{__name__}.triton.{part}")
     if not (tensor.is_cuda or kernels.INTERPRETED):
@@ -163,7 +163,7 @@ def _kernel(part: str, tensor: Tensor, kind: str = PLAIN) -> Any:
 def _why_no_native() -> str:
     """What is wrong with the library in C and what to do; empty where nothing is."""
     try:
-        native_library.load()
+        native_library.library()
     except native_library.CannotBuild as error:
         return str(error)
     return ""

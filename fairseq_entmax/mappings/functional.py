@@ -113,15 +113,20 @@ def keys_last(
     """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
     check_dim(scores, dim)
     refuse_export()
+    is_last = dim in (-1, scores.dim() - 1)
+
+    def turned(tensor: Tensor) -> Tensor:
+        # Not even a transposition of nothing, which autograd would record
+        return tensor if is_last else tensor.transpose(dim, -1)
+
     fitted = []
     for parameter in parameters:
         if isinstance(parameter, Tensor):
             missing = scores.dim() - parameter.dim()
-            parameter = parameter.view((1,) * missing + tuple(parameter.shape))
-            parameter = parameter.transpose(dim, -1)
+            parameter = turned(parameter.view((1,) * missing + tuple(parameter.shape)))
         fitted.append(parameter)
     wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
+    return turned(function(turned(wide), *fitted)).to(scores.dtype)
 
 
 def number_in(

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
+from fairseq_entmax.mappings.base import Mapping
+from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.mappings.modules import Entmax, Mapping
 from fairseq_entmax.mappings.scripting import ScriptableHeadsApart
 
 

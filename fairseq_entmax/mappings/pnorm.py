@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import PNORM
+from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import softmax
-from fairseq_entmax.mappings.modules import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (

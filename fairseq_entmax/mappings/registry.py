@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.base import Mapping
+from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.pnorm import SqPNormMax
 
 

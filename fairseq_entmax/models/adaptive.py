@@ -24,7 +24,7 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.mappings import Mapping, entmax
-from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,

@@ -17,10 +17,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.mappings.base import SHARE_NONE, SHARING
+from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.factor import NO_FACTOR, check_lr_factor
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
-from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
 from fairseq_entmax.mappings.rise import MOST_UPDATES, check_warmup
 from fairseq_entmax.mappings.strengths import (
     OSCAR_INIT,

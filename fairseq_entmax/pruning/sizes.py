@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.saved import SavedModel
 
 # How the names of tensors end that are saved and not learned, and that layers may share

@@ -5,6 +5,8 @@ import torch
 
 from tests.modules.test_attention import BATCH, make
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 24
 
 

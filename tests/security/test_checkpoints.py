@@ -43,7 +43,6 @@ SOME_WAYS = ("load_checkpoint", "ensemble_after_a_good_one", "TransformerModel",
 EVERY_WAY = ("pickle_open", "text_line_continuation", "fconv_bytes", "user_dir", "settings_as_yaml")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", corpus.RUNS_CODE)
 def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
     kind, attack_data, good_state, good_file, tmp_path, capfd
@@ -107,7 +106,6 @@ SLICE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", SLICE)
 def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
     command, attack_data, good_state, good_file, tmp_path
@@ -123,7 +121,6 @@ def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
     assert not mark.exists()
 
 
-@pytest.mark.slow
 def test_code_in_an_option_of_the_command_line_ends_it_with_one_sentence(attack_data, tmp_path):
     code = "[(16, 3) for _ in range(2)]"
     result = run(

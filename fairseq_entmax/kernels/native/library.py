@@ -57,13 +57,8 @@ def lanes() -> int:
     return int(library().entmax_lanes())
 
 
-def load() -> Path:
-    """Compile the library unless it is there, and load it; where it is."""
-    return Path(library()._name)
-
-
 def library() -> ctypes.CDLL:
-    """The compiled library, as :func:`load`."""
+    """The library, compiled unless it is there; raises :class:`CannotBuild`."""
     loaded = _try_to_load()
     if isinstance(loaded, CannotBuild):
         raise loaded

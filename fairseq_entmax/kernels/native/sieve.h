@@ -208,9 +208,14 @@ static inline int tops_of_parts(const float *restrict row, long n, vec *restrict
 /* The largest of each part of a row; infinity where the row has that, or NaN */
 static inline vec tops_of_row(const float *row, long n)
 {
-    vec tops[PARTS];
-    int broken = tops_of_parts(row, n, tops);
-    return broken ? all(INFINITY) : greater(greater(tops[0], tops[1]), greater(tops[2], tops[3]));
+    vec top = all(-INFINITY);
+    unsigned broken = 0;
+    for (long i = 0; i < n; i += LANES) {
+        vec x = load_part(row + i, n - i, -INFINITY);
+        broken |= bits_unlike(x, x);
+        top = greater(x, top);
+    }
+    return broken ? all(INFINITY) : top;
 }
 
 /* The distances of the scores from the largest of their row, of keys that can have a probability, in lanes.

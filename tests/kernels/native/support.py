@@ -8,7 +8,7 @@ from fairseq_entmax.kernels.native import library
 def can_build() -> bool:
     """Whether there is a C compiler that makes the library."""
     try:
-        library.load()
+        library.library()
     except library.CannotBuild:
         return False
     return True

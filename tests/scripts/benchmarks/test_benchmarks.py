@@ -30,7 +30,6 @@ def report_of(name, monkeypatch, tmp_path, *words):
 
 
 @needs_compiler
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "field", "rows"),
     [
@@ -59,7 +58,6 @@ def test_every_contender_is_timed_printed_and_written(
     assert report["settings"]["torch"] == torch.__version__
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "field"),
     [("training", RANDOM, "speeds"), ("generation", TINY, "seconds")],
@@ -76,7 +74,6 @@ def test_every_model_has_every_round(name, words, field, monkeypatch, tmp_path):
 
 
 @needs_compiler
-@pytest.mark.slow
 def test_a_models_own_attention_is_dumped_and_timed(data, trained, monkeypatch, tmp_path):
     checkpoint = trained / "checkpoint_best.pt"
     words = ["--join=2", "--sentences=1", "--output", tmp_path / "model.pt"]
@@ -88,7 +85,6 @@ def test_a_models_own_attention_is_dumped_and_timed(data, trained, monkeypatch, 
 
 
 @needs_compiler
-@pytest.mark.slow
 def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkeypatch, tmp_path):
     pytest.importorskip("vl_convert")
     run("growth", monkeypatch, "--run", "--quick", "--rounds=1", "--output", tmp_path)
@@ -104,7 +100,6 @@ def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkey
     assert (tmp_path / "growth.json").read_text(encoding="utf-8") == numbers
 
 
-@pytest.mark.slow
 def test_the_cost_of_analysis_is_put_beside_validation(
     data, trained, monkeypatch, tmp_path, capsys
 ):

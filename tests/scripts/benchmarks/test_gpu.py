@@ -84,7 +84,6 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(tmp_path):
     assert "mapping.py --device cuda --json" in result.stdout
 
 
-@pytest.mark.slow
 def test_the_command_runs_a_part_at_toy_size_on_a_cpu(gpu, tmp_path):
     pytest.importorskip("triton")
     result = script("--device", "cpu", "--quick", "--output", tmp_path, "--parts", "losses")

@@ -17,7 +17,7 @@ from fairseq_entmax.mappings import (
     parse_mappings,
     sq_pnorm_max,
 )
-from fairseq_entmax.mappings.modules import check_alpha_init
+from fairseq_entmax.mappings.entmax import check_alpha_init
 from tests.mappings.reference import bisection, random_rows
 
 HALVES = (torch.float16, torch.bfloat16)

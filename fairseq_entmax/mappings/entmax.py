@@ -1,0 +1,207 @@
+"""Alpha-entmax with a fixed or learned alpha, and what structure makes of it."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.kernels import FusedEntmax
+from fairseq_entmax.kernels.structure import OSCAR, TV
+from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
+from fairseq_entmax.mappings.functional import (
+    check_alpha,
+    logit_of_alpha,
+    map_scores,
+    number_in,
+)
+from fairseq_entmax.mappings.rise import WARMUP
+from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
+from fairseq_entmax.mappings.strengths import (
+    LEARNED,
+    OSCAR_INIT,
+    TV_INIT,
+    check_strength_init,
+    for_scores,
+    learned_strength,
+    number_or_learned,
+    raw_strength,
+)
+from fairseq_entmax.mappings.structured import check_strength, map_structured
+
+NORMAL = "normal"
+
+
+class Entmax(OfHeads):
+    """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3), and structure.
+
+    A learned alpha is ``1 + sigmoid(a)`` (eq. 10), so that it is in range whatever the
+    optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
+    2016), at 1.5 the 1.5-entmax of Peters et al. 2019. With a strength of total variation or of
+    OSCAR it is fusedmax or oscarmax with any alpha (Niculae and Blondel 2017); a learned strength
+    is ``softplus(l)``.
+
+    Args:
+        alpha: a number in [1, 2] that stays; ``None`` learns it.
+        num_alphas: how many are learned, of alpha and of a strength: the number of heads, or 1
+            for all heads together.
+        alpha_init: where they start: ``"normal"`` draws ``a`` from N(0, 1), the paper's
+            choice; a number strictly between 1 and 2 starts every alpha there. Unused when
+            alpha is fixed.
+        generator: where the draws come from; None is torch's own.
+        tv: strength of total variation, 0 or more and fixed, or ``"learned"``; None for no such
+            penalty, which 0 comes to as well.
+        oscar: likewise of OSCAR; not together with ``tv``.
+        tv_init, oscar_init: where a learned strength starts, above 0.
+        lr_factor: how much faster than other parameters all that is learned changes, from 0.001
+            to 10,000: the parameters hold ``a / lr_factor`` and ``l / lr_factor``.
+        warmup: updates in which alpha rises from 1 to its value, and a strength from 0; 0 for
+            none. At a share ``s`` of them alpha is ``1 + s (alpha - 1)``.
+
+    Attributes:
+        alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10 over ``lr_factor``; ``None``
+            when alpha is fixed.
+        raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength over
+            ``lr_factor``; or None.
+
+    Raises:
+        ValueError: an argument is out of range, or both strengths are given.
+    """
+
+    text_parameters = (
+        *("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init", WARMUP),
+    )
+    parameter_of: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
+    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
+
+    def __init__(
+        self,
+        alpha: float | str | None = None,
+        num_alphas: int = 1,
+        alpha_init: str | float = NORMAL,
+        generator: torch.Generator | None = None,
+        tv: float | str | None = None,
+        oscar: float | str | None = None,
+        tv_init: float | str = TV_INIT,
+        oscar_init: float | str = OSCAR_INIT,
+        lr_factor: float | str = NO_FACTOR,
+        warmup: int | str = 0,
+    ) -> None:
+        super().__init__()
+        self.rise_over(warmup)
+        self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
+        self.fixed_alpha = None if alpha is None else check_alpha(alpha)
+        self.alpha_logit: nn.Parameter | None = None
+        if tv is not None and oscar is not None:
+            raise ValueError(
+                f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
+            )
+        self._kind = TV if tv is not None else OSCAR if oscar is not None else ""
+        strength = tv if oscar is None else oscar
+        self.fixed_strength: float | None = None
+        self.raw_tv: nn.Parameter | None = None
+        self.raw_oscar: nn.Parameter | None = None
+        if num_alphas < 1 and (alpha is None or strength == LEARNED):
+            raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
+        if self.fixed_alpha is None:
+            logits = _initial_logits(num_alphas, alpha_init, generator)
+            self.alpha_logit = nn.Parameter(logits / self.lr_factor)
+        if strength is not None:
+            self.fixed_strength = number_or_learned(strength, self._kind, check_strength)
+        if strength == LEARNED:
+            start = tv_init if self._kind == TV else oscar_init
+            start = check_strength_init(start, f"{self._kind}_init")
+            setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas, self.lr_factor))
+        self._save_factor()
+
+    @classmethod
+    def from_text(
+        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+    ) -> Entmax:
+        share = check_share(parameters.get("share", SHARE_NONE), "share")
+        mapping = cls(
+            parameters.get("alpha"),
+            num_heads if share == SHARE_NONE else 1,
+            parameters.get("init", NORMAL),
+            generator,
+            tv=parameters.get(TV),
+            oscar=parameters.get(OSCAR),
+            tv_init=parameters.get("tv_init", TV_INIT),
+            oscar_init=parameters.get("oscar_init", OSCAR_INIT),
+            lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
+            warmup=parameters.get(WARMUP, 0),
+        )
+        mapping.share = share
+        return mapping
+
+    @property
+    def alpha(self) -> float | Tensor:
+        """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
+        if self.alpha_logit is None:
+            assert self.fixed_alpha is not None
+            return self.on_its_way(self.fixed_alpha, 1.0)
+        return self.on_its_way(1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)), 1.0)
+
+    @property
+    def strength(self) -> float | Tensor | None:
+        """The strength in use: a number, ``(num_alphas,)`` where it is learned, or None."""
+        raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
+        if raw is None:
+            return None if self.fixed_strength is None else self.on_its_way(self.fixed_strength)
+        return self.on_its_way(learned_strength(value_of(raw, self.lr_factor)))
+
+    @property
+    def is_softmax(self) -> bool:  # type: ignore[override]
+        return self.fixed_alpha == 1.0 and not self.is_structured
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether a strength is above 0, or may become so."""
+        return bool(self._kind) and self.fixed_strength != 0.0
+
+    @property
+    def needs_words_alone(self) -> bool:  # type: ignore[override]
+        return self.is_structured
+
+    def numbers(self) -> dict[str, float | Tensor]:
+        strength = self.strength
+        return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})
+
+    def forward(self, scores: Tensor) -> Tensor:
+        alpha, strength = for_scores(self.alpha, scores), self.strength
+        if strength is None or not self.is_structured:
+            return map_scores(scores, alpha)
+        return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
+
+    def fused(self) -> FusedEntmax | None:
+        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        epsilon = self.alpha - 1.0
+        is_softmax = isinstance(epsilon, float) and epsilon == 0.0
+        return None if is_softmax or self.is_structured else FusedEntmax(epsilon)
+
+    def scriptable(self) -> nn.Module:
+        if self.is_structured:
+            raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._kind)])
+        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
+
+
+def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:
+    """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
+    if alpha_init == NORMAL:
+        return NORMAL
+    allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
+    number = number_in(alpha_init, name, math.isfinite, allowed)
+    logit_of_alpha(number, name)
+    return number
+
+
+def _initial_logits(
+    num_alphas: int, alpha_init: str | float, generator: torch.Generator | None
+) -> Tensor:
+    checked = check_alpha_init(alpha_init)
+    if isinstance(checked, str):
+        return torch.randn(num_alphas, generator=generator)
+    return torch.full((num_alphas,), logit_of_alpha(checked))
