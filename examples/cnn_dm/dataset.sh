@@ -12,8 +12,7 @@ SPLITS_FROM=("$(sha256_of "$TOOLS/stories.py")")
 splits() {
     local place=() file
     for file in "${ARCHIVES[@]}"; do have "$file" && place+=("$ARCHIVE_PATH"); done
-    python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" \
-        --lists "train=${place[2]}" "valid=${place[3]}" "test=${place[4]}"
+    python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" --lists "${place[@]:2}"
 }
 
 SPEECH=en LOWER=$LOWERCASE KEEP=('<t>' '</t>')

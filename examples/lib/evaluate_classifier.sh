@@ -1,12 +1,8 @@
 # evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
 
-evaluate_writes() {
-    cat <<TEXT
-Writes to the run's folder test.predictions.jsonl (what is
-said of each example, and the words that attention selects), scores.txt (accuracy with its
-interval), words.txt (the words that get most of the weight) and alpha.txt.
-TEXT
-}
+WRITES='test.predictions.jsonl (what is said of each
+example, and the words that attention selects), scores.txt (accuracy with its interval), words.txt (the
+words that get most of the weight) and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 

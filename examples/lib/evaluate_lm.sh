@@ -1,12 +1,8 @@
 # evaluate.sh of the recipes for language models: the perplexity of the test text.
 
-evaluate_writes() {
-    cat <<TEXT
-Writes to the run's folder the perplexity in each of the
-recipe's evaluations (scores.txt, and perplexity.json for programs), what fairseq-eval-lm logged
-(eval.NAME.log), and alpha.txt.
-TEXT
-}
+WRITES='the perplexity in each evaluation of the
+recipe (scores.txt, and perplexity.json for programs), what fairseq-eval-lm logged
+(eval.NAME.log), and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 

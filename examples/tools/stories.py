@@ -1,7 +1,7 @@
 """Articles and their highlights out of the .story files of CNN and Daily Mail.
 
 stories.py text --archives cnn_stories.tgz dailymail_stories.tgz \\
-    --lists train=all_train.txt valid=all_val.txt test=all_test.txt
+    --lists all_train.txt all_val.txt all_test.txt
 
 The splits and the reading of a story are those of See, Liu, Manning (2017), "Get To The Point",
 github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
@@ -118,11 +118,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="to write to")
     parser.add_argument("--archives", type=Path, nargs="+", required=True)
-    parser.add_argument("--lists", nargs="+", required=True, metavar="SPLIT=FILE")
+    parser.add_argument("--lists", type=Path, nargs=3, required=True, help="of each split")
     options = parser.parse_args(arguments)
     with one_sentence():
-        named = (text.partition("=") for text in options.lists)
-        lists = {split: Path(file) for split, _, file in named}
+        lists = dict(zip(("train", "valid", "test"), options.lists, strict=True))
         for line in write_splits(options.folder, options.archives, lists):
             print(line)
 
