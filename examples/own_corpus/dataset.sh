@@ -54,7 +54,7 @@ prepare_option() {
     TEXT+=("$1" "$3")
 }
 
-splits() { python3 "$TOOLS/own_splits.py" "$1" --languages "$SOURCE" "$TARGET" "${TEXT[@]}"; }
+splits() { python3 "$TOOLS/own_splits.py" "$1" --languages "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"}; }
 
 settle_dataset() {
     local found=("$1"/data-bin/train.*-*.*.idx) pair sum
@@ -62,7 +62,7 @@ settle_dataset() {
         [[ $SOURCE != "$TARGET" ]] ||
             usage_error "option --target-lang got '$TARGET', as --source-lang did: give two names"
         sum=$(splits -) || exit
-        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/own_splits.py")" "$SOURCE" "$TARGET" "${TEXT[@]}")
+        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/own_splits.py")" "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"})
     elif [[ -f ${found[0]} ]]; then
         pair=$(basename "${found[0]}") pair=${pair#train.} pair=${pair%%.*}
         SOURCE=${pair%-*} TARGET=${pair#*-}
