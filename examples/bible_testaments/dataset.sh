@@ -7,10 +7,10 @@ source "$ROOT/examples/lib/classifiers.sh"
 
 CORPUS_FOLDER=$ROOT/examples/bible_es_en
 CORPUS=$CORPUS_FOLDER/data/bible.es-en.tsv.xz
-CORPUS_SUM=$(sha256_of "$CORPUS")
+TEXT_BY_OPTIONS=1 # runs are of the labels that they were trained with
 SPLIT_SEED=1 LABELS=testaments EVERY=${EVERY:-1}
 require_positive_integer EVERY "$EVERY"
-SPLITS_FROM=("$CORPUS_SUM" "$(files_fingerprint "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
+SPLITS_FROM=("$(files_fingerprint "$CORPUS" "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
 
 PREPARE_OPTIONS=', --labels'
 PREPARE_HELP='  --labels WHAT  testaments or books; each needs an --output of its own (default: testaments)
@@ -23,21 +23,7 @@ prepare_option() {
     SPLITS_FROM+=("$LABELS")
 }
 
-# Runs are of the labels that they were trained with, so a folder keeps its own
-require_own_output() {
-    local before=books first folder=$1
-    [[ -f $folder/text/.done ]] || return 0
-    read -r first <"$folder/text/train.label"
-    if [[ $first == old || $first == new ]]; then before=testaments; fi
-    [[ $before == "$LABELS" ]] ||
-        usage_error "option --labels is '$LABELS', and the folder $folder was prepared with '$before': give --output another folder, or --labels $before"
-}
-
 splits() {
-    local expected
-    expected=$(cut -d' ' -f1 "$CORPUS_FOLDER/data/SHA256SUMS")
-    [[ $CORPUS_SUM == "$expected" ]] ||
-        die "$CORPUS has the SHA-256 $CORPUS_SUM, expected $expected: the file is damaged, fetch it anew"
     PYTHONPATH=$CORPUS_FOLDER${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/verses.py" "$CORPUS" "$1" \
         --labels "$LABELS" --seed "$SPLIT_SEED" --every "$EVERY"
 }

@@ -3,7 +3,7 @@
 verses.py bible.es-en.tsv.xz text --labels testaments
 
 writes {train,valid,test}.{input0,label,group,verse} into the folder, in the order of the corpus:
-the English text, its label, its chapter, and the verse's name. facts.txt says how many there are.
+the English text, its label, its chapter, and the verse's name.
 
 Verses of a chapter tell one story and resemble each other, so whole chapters go to one split. They
 are drawn book by book, so that each split has its share of every book; a book keeps more chapters
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
@@ -84,19 +83,6 @@ def split_verses(verses: Sequence[Verse], seed: int) -> dict[str, list[Verse]]:
     return {name: splits[name] for name in SPLITS}
 
 
-def facts(splits: dict[str, list[Verse]], labels: str) -> str:
-    lines = []
-    for name, verses in splits.items():
-        counts = Counter(label_of(verse, labels) for verse in verses)
-        label, most = counts.most_common(1)[0]
-        words = sum(len(verse.en.split()) for verse in verses) / len(verses)
-        lines.append(
-            f"{name}: {len(verses):,} verses of {len({chapter_of(v) for v in verses}):,} chapters, "
-            f"{len(counts)} labels; {most / len(verses):.1%} are {label}; {words:.1f} words on average"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpus", type=Path, help="tab-separated verses, .tsv or .tsv.xz")
@@ -115,9 +101,6 @@ def main(arguments: list[str] | None = None) -> None:
         "verse": attrgetter("name"),
     }
     write_splits(splits, options.folder, columns)
-    told = facts(splits, options.labels)
-    (options.folder / "facts.txt").write_text(told, encoding="utf-8")
-    print(told, end="")
 
 
 if __name__ == "__main__":

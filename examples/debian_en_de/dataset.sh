@@ -5,7 +5,7 @@ TOKENIZER=none
 # Pieces of the subword model of both languages, which prepare.sh learns
 BPE_SIZE=${BPE_SIZE:-4000}
 require_positive_integer BPE_SIZE "$BPE_SIZE"
-SUBWORDS=sentencepiece:$BPE_SIZE SIZE_OPTION=BPE_SIZE
+SUBWORDS=sentencepiece:$BPE_SIZE
 
 LANGUAGES=(de en)
 source "$ROOT/examples/lib/debian_lists.sh"
@@ -17,7 +17,7 @@ SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$SPLIT_SEED"
     "$(files_fingerprint "$RECIPE/pairs.py" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
 
 splits() {
-    have_lists "$1"
+    have_lists
     PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/pairs.py" "$LISTS" "$1" \
         --valid "$VALID_SOURCES" --test "$TEST_SOURCES" --seed "$SPLIT_SEED"
 }

@@ -5,8 +5,7 @@
 reads the files *Translation-en*, *Translation-de* and *Packages* of the folder LISTS (plain, .xz,
 .gz, .bz2, or .lz4 and .zst where apt is) and writes {train,valid,test}.{en,de,package} to the
 folder `text`, a pair a line; a line of the .package file has the name of the package, that of its
-source package, and which part of the description the pair is. facts.txt has the numbers that are
-printed.
+source package, and which part of the description the pair is.
 
 A translation names the description that it is of by Description-md5. Both are cut where their
 typesetting cuts them, into the line of description, paragraphs and items of lists; parts pair one
@@ -20,8 +19,8 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 import debian_lists as debian
@@ -77,9 +76,7 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
     """Yield the parts of a description and its translation that pair one to one.
 
     These are the lines of description; where both have as many paragraphs, these; and in place of
-    a paragraph its items, where both have as many.
-
-    Yields The English text, the German text, and the part's name, such as "paragraph 2, item 1".
+    a paragraph its items, where both have as many. A part's name is such as "paragraph 2, item 1".
     """
     yield debian.clean(en.partition("\n")[0]), debian.clean(de.partition("\n")[0]), "line"
     below = paragraphs(en), paragraphs(de)
@@ -100,8 +97,8 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
 
 def read_pairs(
     english: Iterable[str], german: Iterable[str], sources: dict[str, str]
-) -> tuple[int, list[Pair]]:
-    """How many translations have their original and a source, and the pairs of them."""
+) -> list[Pair]:
+    """The parts of translations that have their original and a source."""
     originals = {
         fields["Description-md5"]: fields["Description-en"]
         for text in english
@@ -119,7 +116,7 @@ def read_pairs(
                 translated.add((name, md5))
                 for en, de, part in paired_parts(originals[md5], fields["Description-de"]):
                     pairs.append(Pair(en, de, name, sources[name], part))
-    return len(translated), pairs
+    return pairs
 
 
 def is_untranslated(pair: Pair) -> bool:
@@ -165,55 +162,24 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
         everything = set().union(*map(keys, splits[name]))
         splits[name] = [pair for pair in splits[name] if not keys(pair) & elsewhere]
         elsewhere |= everything
-        if not splits[name]:
-            raise ValueError(
-                f"no pair is left for {name}, as the lists have too few translations of their own "
-                f"descriptions: {debian.REMEDY}"
-            )
     return splits
 
 
-# --- facts --------------------------------------------------------------------------------
-
-
-def facts(translated: int, counts: Sequence[int], splits: dict[str, list[Pair]]) -> str:
-    """What README.md says: parts that pair, that are translated, that are usable; and each split."""
-    lines = [
-        f"{translated:,} translated descriptions; {counts[0]:,} parts that pair one to one, "
-        f"{counts[1]:,} of them translated, {counts[2]:,} of these usable; "
-        f"{sum(map(len, splits.values())):,} pairs without those whose texts are there already"
-    ]
-    for name, pairs in splits.items():
-        sources = len({pair.source for pair in pairs})
-        titles = sum(pair.part == "line" for pair in pairs) / len(pairs)
-        en, de = (sum(len(pair[side].split()) for pair in pairs) / len(pairs) for side in (0, 1))
-        lines.append(
-            f"{name}: {len(pairs):,} pairs of {sources:,} source packages, {titles:.0%} of them "
-            f"lines of description; words on average {en:.1f} in English, {de:.1f} in German"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
-    for split, pairs in splits.items():
-        columns = {side: [pair[number] for pair in pairs] for number, side in enumerate(SIDES)}
-        columns["package"] = ["\t".join(pair[2:]) for pair in pairs]
-        debian.write_columns(folder, split, columns)
-
-
-def make(options: Namespace) -> str:
+def make(options: Namespace) -> dict[str, list[Pair]]:
     kinds = ("Packages", "Translation-de", "Translation-en")
     packages, german, english = (debian.lists_of(options.lists, kind) for kind in kinds)
-    translated, parts = read_pairs(english, german, debian.read_sources(packages))
-    changed = [pair for pair in parts if not is_untranslated(pair)]
-    usable = [pair for pair in changed if is_usable(pair)]
-    splits = split_pairs(usable, options.valid, options.test, options.seed)
-    write_splits(splits, options.folder)
-    return facts(translated, (len(parts), len(changed), len(usable)), splits)
+    parts = read_pairs(english, german, debian.read_sources(packages))
+    usable = [pair for pair in parts if not is_untranslated(pair) and is_usable(pair)]
+    return split_pairs(usable, options.valid, options.test, options.seed)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    debian.run(__doc__.splitlines()[0], make, arguments)
+    columns = {
+        "en": attrgetter("en"),
+        "de": attrgetter("de"),
+        "package": lambda pair: "\t".join(pair[2:]),
+    }
+    debian.run(__doc__.splitlines()[0], make, columns, arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ VALID_SOURCES=${VALID_SOURCES:-35} TEST_SOURCES=${TEST_SOURCES:-35}
 SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE/descriptions.py" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
 
 splits() {
-    have_lists "$1"
+    have_lists
     PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES"
 }
 

@@ -5,7 +5,7 @@
 reads the files *Translation-en* and *Packages* of the folder LISTS (plain, .xz, .gz, .bz2, or
 .lz4 and .zst where apt is) and writes {train,valid,test}.{source,target,package} to the folder
 `text`, a package a line: its long description, its one-line description, and its name with that
-of its source package. facts.txt has the numbers that are printed.
+of its source package.
 
 A package's split follows from a hash of its source package's name alone, so packages built from
 one source, whose descriptions repeat each other, are in one split, and no other package moves it.
@@ -13,17 +13,15 @@ one source, whose descriptions repeat each other, are in one split, and no other
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from operator import attrgetter
 from typing import NamedTuple
 
 import debian_lists as debian
 
 BODY_WORDS = (15, 200)
 TITLE_WORDS = (3, 20)
-WORD = re.compile(r"\w+")
 
 
 class Package(NamedTuple):
@@ -82,69 +80,24 @@ def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[s
     for name in reversed(debian.SPLITS):
         splits[name] = [p for p in splits[name] if debian.near_key(p.body) not in held_out]
         held_out |= {debian.near_key(p.body) for p in splits[name]}
-        if not splits[name]:
-            raise ValueError(f"no package is left for {name}: the lists have too few descriptions")
     return splits
 
 
-# --- facts --------------------------------------------------------------------------------
-
-
-def words(text: str) -> list[str]:
-    return WORD.findall(text.casefold())
-
-
-def overlap(packages: Iterable[Package]) -> float:
-    """The share of the titles' words that occur in their bodies, from 0 to 1."""
-    found = total = 0
-    for package in packages:
-        body, title = set(words(package.body)), words(package.title)
-        found += sum(word in body for word in title)
-        total += len(title)
-    return found / max(total, 1)
-
-
-def facts(described: int, usable: int, splits: dict[str, list[Package]]) -> str:
-    """What README.md says of the data, measured, a line for each split."""
-    pairs = sum(len(packages) for packages in splits.values())
-    lines = [
-        f"{described:,} packages with a description, {usable:,} of usable length; "
-        f"{pairs:,} pairs without those whose bodies are the same"
-    ]
-    for name, packages in splits.items():
-        count = len(packages)
-        body = sum(len(p.body.split()) for p in packages) / count
-        title = sum(len(p.title.split()) for p in packages) / count
-        lines.append(
-            f"{name}: {count:,} pairs of {len({p.source for p in packages}):,} source packages; "
-            f"words on average {body:.1f} in a body, {title:.1f} in a title; "
-            f"{overlap(packages):.1%} of a title's words occur in its body"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def write_splits(splits: dict[str, list[Package]], folder: Path) -> None:
-    for split, packages in splits.items():
-        columns = {
-            "source": [p.body for p in packages],
-            "target": [p.title for p in packages],
-            "package": [f"{p.name}\t{p.source}" for p in packages],
-        }
-        debian.write_columns(folder, split, columns)
-
-
-def make(options: Namespace) -> str:
+def make(options: Namespace) -> dict[str, list[Package]]:
     packages = debian.lists_of(options.lists, "Packages")
     titled = debian.lists_of(options.lists, "Translation-en")
-    described = list(read_packages(titled, debian.read_sources(packages)))
+    described = read_packages(titled, debian.read_sources(packages))
     usable = [package for package in described if is_usable(package)]
-    splits = split_packages(usable, options.valid, options.test)
-    write_splits(splits, options.folder)
-    return facts(len(described), len(usable), splits)
+    return split_packages(usable, options.valid, options.test)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    debian.run(__doc__.splitlines()[0], make, arguments)
+    columns = {
+        "source": attrgetter("body"),
+        "target": attrgetter("title"),
+        "package": lambda package: f"{package.name}\t{package.source}",
+    }
+    debian.run(__doc__.splitlines()[0], make, columns, arguments)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,16 @@
 # Gigaword, Rush et al. (2015), with DUC 2004 as a second test set.
 #
-# Environment: SUMDATA is the unpacked folder sumdata, instead of the archive. VALID_PAIRS says
-# how many of the 189,651 validation pairs are used.
+# Environment: VALID_PAIRS says how many of the 189,651 validation pairs are used.
 
 source "$ROOT/examples/lib/summaries.sh"
 
 VALID_PAIRS=${VALID_PAIRS:-8000}
+require_positive_integer VALID_PAIRS "$VALID_PAIRS"
 ARCHIVES=(sent-summary.tar.gz)
-if [[ -n ${SUMDATA-} ]]; then
-    [[ -d $SUMDATA ]] || usage_error "SUMDATA is '$SUMDATA', and there is no such folder: leave it out for the archive, or name the folder sumdata that was in it"
-    ARCHIVES=()
-fi
-SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")" "$VALID_PAIRS"
-    "${SUMDATA:+$(find "$SUMDATA" -name '*.txt*' -type f -exec wc -c {} + | LC_ALL=C sort)}")
+SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")" "$VALID_PAIRS")
 splits() {
-    local from=${SUMDATA-}
-    if [[ -z $from ]]; then have "${ARCHIVES[0]}" && from=$ARCHIVE_PATH; fi
-    python3 "$TOOLS/gigaword.py" "$1" --source "$from" --valid "$VALID_PAIRS"
+    have "${ARCHIVES[0]}"
+    python3 "$TOOLS/gigaword.py" "$1" --source "$ARCHIVE_PATH" --valid "$VALID_PAIRS"
 }
 
 TOKENIZER=none # the archive has words with spaces between them

@@ -37,23 +37,21 @@ that fails lets the others go on.
 TEXT
 }
 
-# require_list OPTION VALUE [ALLOWED]
-require_list() {
+# require_some OPTION VALUE ALLOWED
+require_some() {
     local one
-    [[ $2 =~ ^[A-Za-z0-9_-]+(,[A-Za-z0-9_-]+)*$ ]] ||
-        usage_error "option $1 got '$2': give names or numbers with commas between them"
     for one in ${2//,/ }; do
-        [[ -z ${3-} || ,$3, == *,"$one",* ]] || usage_error "option $1 got '$one': give any of ${3//,/, }"
+        [[ ,$3, == *,"$one",* ]] || usage_error "option $1 got '$one': give any of ${3//,/, }"
     done
 }
 
 seeds='' corpora='' models=$MODELS sizes=large,small quick='' jobs='' output='' record='' device=auto
 while (($# > 0)); do
     case $1 in
-    --seeds) require_value "$1" $# && require_list "$1" "$2" && seeds=$2 && shift ;;
-    --corpora) require_value "$1" $# && require_list "$1" "$2" && corpora=$2 && shift ;;
-    --models) require_value "$1" $# && require_list "$1" "$2" "$MODELS" && models=$2 && shift ;;
-    --sizes) require_value "$1" $# && require_list "$1" "$2" small,large && sizes=$2 && shift ;;
+    --seeds) require_value "$1" $# && seeds=$2 && shift ;;
+    --corpora) require_value "$1" $# && corpora=$2 && shift ;;
+    --models) require_value "$1" $# && require_some "$1" "$2" "$MODELS" && models=$2 && shift ;;
+    --sizes) require_value "$1" $# && require_some "$1" "$2" small,large && sizes=$2 && shift ;;
     --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && export CLAIMS_EPOCHS=$2 && shift ;;
     --jobs) require_value "$1" $# && require_positive_integer "$1" "$2" && jobs=$2 && shift ;;
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;

@@ -42,24 +42,25 @@ model_options() {
 
 binary_files() { BINARY=("$OUTPUT"/data-bin/{input?,label}/{dict.txt,*.bin,*.idx}); }
 
+# accuracy_of FILE...: what resembles each other is drawn together
+accuracy_of() {
+    local text=$OUTPUT/text/test groups=()
+    if [[ -f $text.group ]]; then groups=(--groups "$text.group"); fi
+    python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" ${groups[@]+"${groups[@]}"}
+}
+
 # The best checkpoint is that of the highest accuracy on the validation set
 SELECTION=(--criterion sentence_prediction
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 
 PRUNE_ATTENTIONS=(encoder-self)
 PRUNE_COMPARE=no
-PRUNE_SCORES=accuracy PRUNE_FILE=test.accuracy.json
+PRUNE_SCORES=accuracy
 prune_criterion() { echo sentence_prediction_with_head_l0; }
 
 # --- report.sh ---------------------------------------------------------------
 
 TABLE=accuracy TABLE_OF=test.predictions.jsonl TABLE_TOOL=accuracy.py
-TABLE_HELP='accuracy with intervals, beside the commonest label and a naive Bayes classifier; change is what a model has more than the first'
-write_table() {
-    local groups=()
-    if [[ -f $OUTPUT/text/test.group ]]; then groups=(--groups "$OUTPUT/text/test.group"); fi
-    python3 "$TOOLS/accuracy.py" write "${RUNS[@]/%//test.predictions.jsonl}" --names "${CHOSEN[@]}" \
-        --words "$OUTPUT/$WORDS" --inputs "${INPUTS[@]}" --train-labels "$OUTPUT/text/train.label" \
-        --labels "$OUTPUT/text/test.label" ${groups[@]+"${groups[@]}"}
-}
+TABLE_HELP='accuracy with its interval; change is what a model has more than the first'
+write_table() { accuracy_of "${RUNS[@]/%//test.predictions.jsonl}" --names "${CHOSEN[@]}"; }
 analysis_options() { ANALYSIS=("${TASK[@]}" --num-classes "$(wc -l <"$OUTPUT/data-bin/label/dict.txt")"); }

@@ -89,9 +89,6 @@ require_commands() {
     done
 }
 
-# require_modules MODULE...: of the extra recipes
-require_modules() { python3 "$TOOLS/environment.py" modules "$@"; }
-
 # require_known_mapping WHAT MAPPING
 require_known_mapping() { python3 "$TOOLS/environment.py" mapping "$1" "$2"; }
 
@@ -108,7 +105,12 @@ hold_lock() {
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
     mkdir -p "$dir"
     exec 9>>"$dir/.lock"
-    "$python" "$TOOLS/locks.py" 9 "$dir" || exit
+    # The worker processes of a killed training end some seconds after it
+    "$python" -c 'import fcntl, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: sys.exit(1))
+signal.alarm(10)
+fcntl.flock(9, fcntl.LOCK_EX)' ||
+        die "another run is at work in $dir: wait until it ends, end it, or choose another --output"
     export RECIPE_LOCK=$dir
     # What a killed prepare.sh was building, or had yet to remove: nobody is writing there now
     rm -rf "$dir"/{text,tok,spm,bpe,words,data-bin}.{tmp,old}

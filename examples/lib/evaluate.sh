@@ -1,11 +1,6 @@
 # evaluate.sh of recipes that translate: translates the test set and scores the translations.
 
-evaluate_writes() {
-    cat <<TEXT
-Writes test.hyp, test.ref, scores.txt and alpha.txt to
-the run's folder.
-TEXT
-}
+WRITES='test.hyp, test.ref, scores.txt and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 

@@ -1,12 +1,8 @@
 # evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
 
-evaluate_writes() {
-    cat <<TEXT
-Writes to the run's folder test.predictions.jsonl (what is
-said of each example, and the words that attention selects), test.accuracy.json, scores.txt (accuracy
-with its intervals), words.txt (the words that get most of the weight) and alpha.txt.
-TEXT
-}
+WRITES='test.predictions.jsonl (what is said of each
+example, and the words that attention selects), scores.txt (accuracy with its interval), words.txt (the
+words that get most of the weight) and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
@@ -30,19 +26,13 @@ once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$
 
 # --- scores.txt, words.txt ---------------------------------------------------
 
-# What resembles each other is drawn together
-groups=()
-if [[ -f $OUTPUT/text/test.group ]]; then groups=(--groups "$OUTPUT/text/test.group"); fi
-
 score() {
     local predictions=$RUN/test.predictions.jsonl labels=$OUTPUT/text/test.label
-    write_whole "$RUN/test.accuracy.json" python3 "$TOOLS/accuracy.py" score "$predictions" \
-        --labels "$labels" ${groups[@]+"${groups[@]}"}
-    write_whole "$RUN/scores.txt" python3 "$TOOLS/accuracy.py" tell "$RUN/test.accuracy.json"
+    write_whole "$RUN/scores.txt" accuracy_of "$predictions"
     write_whole "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$predictions" "$labels"
 }
 
 step=$(fingerprint scores "$(files_fingerprint "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label" "$TOOLS"/{accuracy,predictions}.py)")
-once "score $run" "$RUN/.scores.done" "$step" "$RUN"/{scores.txt,words.txt,test.accuracy.json} -- score
+once "score $run" "$RUN/.scores.done" "$step" "$RUN"/{scores,words}.txt -- score
 
 end_evaluation "$RUN/scores.txt" "$RUN/words.txt"

@@ -7,17 +7,12 @@
 #
 # and in published.txt the numbers of the papers, which are printed behind the scores.
 
-evaluate_writes() {
-    cat <<TEXT
-Writes to the run's folder, for each of the test sets
-(${TEST_SETS[*]}), what fairseq-generate wrote (test.generated), the summaries (test.hyp) and their
-ROUGE (test.rouge.json), and scores.txt and alpha.txt.
-TEXT
-}
+WRITES='for each of the test sets what fairseq-generate
+wrote (test.generated), the summaries (test.hyp) and their ROUGE (test.rouge.json), and scores.txt and
+alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-require_modules rouge_score
 begin_evaluation fairseq-generate
 
 # What the data consist of is asked of the data: they may be others than the recipe's default

@@ -1,13 +1,12 @@
 # What every evaluate.sh has: its options and its help, the trained model that they name, what
 # fairseq-generate writes of a test set, and the table of α at the end.
 #
-# Who sources it defines evaluate_writes before, which prints what the script writes, for --help; and calls
-# begin_evaluation and end_evaluation behind it.
+# Who sources it says in WRITES, for --help, what the script writes, and calls begin_evaluation and
+# end_evaluation behind it.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SCRIPT=evaluate
 EXTRA_OPTIONS=''
 
 run_help() {
@@ -18,7 +17,7 @@ run_help() {
 
 $(help_on_runs)
 
-Name the run exactly as for train.sh. $(evaluate_writes)
+Name the run exactly as for train.sh. Writes to the run's folder $WRITES.
 Can be run again: what is done for the same checkpoint is skipped.
 TEXT
 }

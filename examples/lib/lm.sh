@@ -4,7 +4,6 @@
 #   ARCHITECTURE   what stands behind (entmax_)transformer_lm in the architecture's name, or nothing
 #   EVALUATIONS    array: for each evaluation, its name and its options of fairseq-eval-lm, in one
 #                  word, such as 'window --sample-break-mode none --context-window 192'
-#   PROMPT_WORDS   words of a line of the test text that a sample begins with
 #   schedule       function: sets the array SCHEDULE, options of fairseq-train that depend on the
 #                  length of a training; reads LENGTH
 #
@@ -14,9 +13,6 @@ SOURCE=en TARGET=''
 TASK=(--task language_modeling)
 TOKENIZER=none
 ARCHITECTURE=''
-PROMPT_WORDS=4
-# One text of the most probable words, drawn
-GENERATION=(--sampling --sampling-topk 20 --beam 1 --nbest 1)
 schedule() { SCHEDULE=(); }
 
 MODELS_HELP='softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...; or

@@ -11,17 +11,11 @@ prepare_help() {
   --workers N    processes that cut the text (default: one for each core)
 ${PREPARE_HELP-}  --help         this text
 
-TEXT
-    if ((${#ARCHIVES[@]} == 0)); then
-        printf 'Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped.\n'
-        return
-    fi
-    cat <<TEXT
-Environment: RAW_DIR is a folder with archives that are there already; what is not there is
-downloaded to DIR/raw. CORPORA is a table of archives to use instead of examples/corpora.tsv.
+Environment: RAW_DIR is a folder with archives that are there already; what else is needed is
+downloaded to DIR/raw by curl. CORPORA is a table of archives to use instead of examples/corpora.tsv.
 
-Needs fairseq-preprocess on PATH and, for archives that are not in RAW_DIR, curl. Can be run
-again: what is done is skipped, and a download that was stopped goes on.
+Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped, and a download that was
+stopped goes on.
 TEXT
 }
 
@@ -134,16 +128,15 @@ shorten_splits() {
 # cut_words SIDE...: tok/, words with spaces between them; of training pairs, those that are not longer
 # than MAX_WORDS, where it is set
 cut_words() {
-    local split limit packages how=(${SPEECH:+--speech "$SPEECH"})
+    local split limit how=(${SPEECH:+--speech "$SPEECH"})
     if [[ $LOWER == 1 ]]; then how+=(--lower); fi
     how+=(${KEEP[@]+--keep "${KEEP[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
-    packages=$(python3 "$TOOLS/words.py" versions "${SPEECH:-$SOURCE}" ${TARGET:+"${SPEECH:-$TARGET}"})
-    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" "$packages" ${how[@]+"${how[@]}"})
+    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" ${how[@]+"${how[@]}"})
     if is_up_to_date tok "$step"; then
         say "words: done before"
         return
     fi
-    say "words: cut by $packages"
+    say "words: cut by the tokeniser"
     begin_dir "$output/tok"
     for split in train valid "${TEST_SETS[@]}"; do
         # Nothing is left out of validation and test

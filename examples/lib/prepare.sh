@@ -4,19 +4,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
-require_commands python3 fairseq-preprocess
-case $PIECES in
-spm) modules=(sentencepiece) ;;
-bpe) modules=(subword_nmt) ;;
-words) modules=() && require_commands fairseq-entmax ;;
-*) modules=() ;;
-esac
-if [[ $TOKENIZER != none ]]; then modules+=(sacremoses); fi
-if [[ $TOKENIZER != none && " ${SIDES[*]} " == *" ja "* ]]; then modules+=(sudachipy sudachidict_core); fi
-require_modules ${modules[@]+"${modules[@]}"}
+require_commands python3 fairseq-preprocess fairseq-entmax
 hold_lock "$output"
 
-# add_text SPLIT ARCHIVE MEMBER: appends a text, as it is in the archive, to a split of one text
+# add_text SPLIT ARCHIVE MEMBER: a split of one text, as it is in the archive
 add_text() {
     have "$2"
     python3 "$TOOLS/corpora.py" text "$ARCHIVE_PATH" "$3" "$output/text.tmp/$1.$SOURCE" ||
@@ -37,7 +28,7 @@ number=${SUBWORDS#*:}
 [[ -t 2 ]] || export TQDM_DISABLE=1
 
 learn_sentencepiece() {
-    python3 "$TOOLS/bpe.py" learn --vocab "$number" --option="${SIZE_OPTION:---vocab}" --model "$output/spm.tmp/bpe.model" \
+    python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
         "${SIDES[@]/#/$output/$WORDS/train.}" || exit
 }
 
@@ -81,7 +72,7 @@ learn_words() {
 
 case $PIECES in
 spm) learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
-bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py")$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))') ;;
+bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
 words) learn=learn_words cut=true step_tool=$MARKERS ;;
 *) step_tool='' ;;
 esac

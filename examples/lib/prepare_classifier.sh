@@ -5,9 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
 require_commands python3 fairseq-preprocess fairseq-entmax
-if [[ $TOKENIZER != none ]]; then require_modules sacremoses; fi
 hold_lock "$output"
-if declare -F require_own_output >/dev/null; then require_own_output "$output"; fi
 
 step='' TARGET='' MAX_WORDS=''
 make_text examples label "${INPUTS[@]}"

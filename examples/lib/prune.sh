@@ -26,35 +26,19 @@ SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
 PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
-if [[ $PRUNE_COMPARE == yes ]]; then
-    PRUNE_HELP="Prunes heads of trained Transformers to several budgets, trains models with the same heads
-from scratch, and prints one table: heads left, BLEU, parameters, speed of translation."
-else
-    PRUNE_HELP="Prunes heads of trained models to several budgets, and prints one table: heads left, scores."
-fi
-
-help_on_budgets() {
-    if ((${#PRUNE_ATTENTIONS[@]} == 1)); then
-        printf '  --budgets LIST        heads of all layers to keep, as all=N'
-        return
-    fi
-    cat <<TEXT
-  --budgets LIST        heads to keep: all=N of all three attentions together, encoder=N of the
-                        encoder's alone with the decoder frozen, E/D/C of encoder-self,
-                        decoder-self and cross attention each, - for one that has no gates
-TEXT
-}
-
 prune_help() {
     print_head_comment "$0"
     cat <<TEXT
 
-$PRUNE_HELP
+Prunes heads of trained models to several budgets, and prints one table of heads and scores; most
+recipes train models with the same heads from scratch too, and measure the speed of all.
 
   prune.sh [options] [-- options of fairseq-train]
 
   --mapping SPEC        only this attention mapping or model (default: ${PRUNE_MODELS[*]})
-$(help_on_budgets)
+  --budgets LIST        heads to keep: all=N of all attentions together; and where there are three,
+                        encoder=N of the encoder's alone with the decoder frozen, E/D/C of
+                        encoder-self, decoder-self and cross attention each, - for one without gates
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
   --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)

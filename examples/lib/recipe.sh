@@ -32,9 +32,9 @@
 #   PRUNE_...         see prune.sh
 #
 # and may define anew canonical_model, require_model and model_options, which say what the word
-# after the options of train.sh means, binary_files, which says what a training reads, and, where
-# the recipe has options of its own, prepare_option and run_option, which take them, and
-# settle_dataset, which says what follows from them and from what prepare.sh wrote.
+# after the options of train.sh means, binary_files, which says what a training reads, prepare_option,
+# which takes options of the recipe's own, and settle_dataset, which says what follows from them
+# and from what prepare.sh wrote.
 #
 # SEED in the environment is the seed of trainings (default: 1); the text is split alike for all.
 #
@@ -76,14 +76,10 @@ model_options() { MODEL_OPTIONS=(--attn-mapping "$1"); }
 # binary_files: sets BINARY, the files of data-bin that a training depends on
 binary_files() { BINARY=("$OUTPUT"/data-bin/dict*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx); }
 
-# Options of the recipe's own: prepare_option OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE], and run_option
-# SCRIPT OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE] with train, evaluate or report for SCRIPT, fail
-# where it is none, and set TOOK=1 where it has no value. PREPARE_HELP is their lines in --help, and
-# PREPARE_OPTIONS their names in a message; run_option_help SCRIPT prints its lines.
+# prepare_option OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: takes an option of the recipe's own; fails where
+# it is none, and sets TOOK=1 where it has no value. PREPARE_HELP is their lines in --help, and
+# PREPARE_OPTIONS their names in a message.
 prepare_option() { return 1; }
-run_option() { return 1; }
-run_option_help() { :; }
-TOOK=2
 
 # settle_dataset FOLDER: called behind the options, with the folder of --output; calls derive, if it
 # changes what the others depend on
@@ -106,8 +102,7 @@ derive() {
     none) PIECES=$WORDS REMOVE_BPE=() ;;
     *) PIECES=bpe REMOVE_BPE=(--remove-bpe subword_nmt) ;;
     esac
-    local trial
-    read -r -a trial <<<"${GENERATION_OPTIONS-}"
-    GENERATION+=(${trial[@]+"${trial[@]}"})
 }
 derive
+read -r -a trial <<<"${GENERATION_OPTIONS-}"
+GENERATION+=(${trial[@]+"${trial[@]}"})

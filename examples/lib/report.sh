@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/models.sh"
 
-SCRIPT=report WHERE_SCORED=', those of them that are scored'
+WHERE_SCORED=', those of them that are scored'
 TABLE=${TABLE-scores} TABLE_OF=${TABLE_OF-test.hyp} TABLE_TOOL=${TABLE_TOOL-side_by_side.py}
 TABLE_HELP=${TABLE_HELP-'BLEU and chrF; change is what a model has more BLEU than the first, p how probable so large a one is by chance (paired bootstrap)'}
 declare -F write_table >/dev/null ||
@@ -37,21 +37,20 @@ $(help_on_models)
   $(printf '%-14s' "--$LENGTH_UNIT N") as in train.sh (default: $LENGTH)
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text
-$(run_option_help report)
+
 Can be stopped and run again: what is done for the same models is skipped.
 TEXT
 }
 
 OUTPUT=$DEFAULT_OUTPUT device=auto
 while (($# > 0)); do
-    TOOK=2
-    if take_models "$1" $# "${2-}" || run_option report "$1" $# "${2-}"; then
-        shift "$TOOK"
+    if take_models "$1" $# "${2-}"; then
+        shift 2
         continue
     fi
     case $1 in
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
-    "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
+    --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 LENGTH_UNIT=${1#--} && shift ;;
     --cpu) device=cpu ;;
     --gpu) device=gpu ;;
     --help | -h) report_help && exit 0 ;;

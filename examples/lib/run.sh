@@ -7,14 +7,9 @@
 parse_run_options() {
     local name='' lengths="--$LENGTH_UNIT"
     if [[ $LENGTH_UNIT == epochs ]]; then lengths+=", --updates"; fi
-    local allowed="--output, $lengths, --name, $EXTRA_OPTIONS${RUN_OPTIONS-}--cpu, --gpu or --help"
+    local allowed="--output, $lengths, --name, $EXTRA_OPTIONS--cpu, --gpu or --help"
     OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
     while [[ ${1-} == -* ]]; do
-        TOOK=2
-        if run_option "$SCRIPT" "$1" $# "${2-}"; then
-            shift "$TOOK"
-            continue
-        fi
         [[ " --output, $lengths, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
         case $1 in
@@ -59,7 +54,6 @@ help_on_runs() {
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text
 TEXT
-    run_option_help "$SCRIPT"
 }
 
 require_data() {

@@ -12,13 +12,13 @@
 #   dropout 0.2, in the feed-forward layers too (its code), attention_dropout 0.2
 #   label_smoothing 0.1, which its loss with copying leaves aside (its code); here it is there
 #
-# Environment: FAMILY is the mapping of sparse models (default: sparsemax), LAYERS the layers of
-# encoder and decoder each, VOCABULARY=words:50000 in prepare.sh takes words instead of subwords.
+# Environment: LAYERS is the number of layers of encoder and decoder each; VOCABULARY=words:50000 in
+# prepare.sh takes words instead of subwords.
 
 SOURCE=article TARGET=summary
 SUBWORDS=${VOCABULARY:-joint:32000}
 MARKERS=200 # of a source; read by prepare.sh alone, whose data say it to the others
-LAYERS=${LAYERS:-4} FAMILY=${FAMILY:-sparsemax}
+LAYERS=${LAYERS:-4}
 
 BATCH_TOKENS=32768 MOST_TOKENS=4096
 LENGTH=200000
@@ -38,7 +38,7 @@ joint:[1-9]* | words:[1-9]*) ;;
 esac
 require_positive_integer LAYERS "$LAYERS"
 
-canonical_model() { python3 "$TOOLS/summary_models.py" name "$1" "$FAMILY"; }
+canonical_model() { python3 "$TOOLS/summary_models.py" name "$1"; }
 
 require_model() { python3 "$TOOLS/summary_models.py" known "$1" "$2"; }
 

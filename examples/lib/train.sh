@@ -3,7 +3,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SCRIPT=train
 EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
@@ -26,20 +25,17 @@ On several machines, run it on each of them, with the same options and one DIR t
   --node-rank R      which of them this is, from 0
   --master HOST:PORT a free port of the machine with rank 0
 
-examples/slurm.sh does so in a SLURM job. Can be run again: an interrupted training goes on from
-its last checkpoint, a finished one is skipped.
+Can be run again: an interrupted training goes on from its last checkpoint, a finished one is
+skipped.
 TEXT
 }
 
 parse_run_options "$@"
 for option in ${REST[@]+"${REST[@]}"}; do
     case $option in
-    --save-dir* | --restore-file*) usage_error "option ${option%%=*} is set by the recipe: choose the folder by --output and --name" ;;
-    --max-epoch* | --max-update*) usage_error "option ${option%%=*} is set by the recipe: give --$LENGTH_UNIT N before the mapping" ;;
-    --max-tokens | --max-tokens=* | --update-freq*) usage_error "option ${option%%=*} is set by the recipe, so that the batch stays at $BATCH_TOKENS tokens: give --most-tokens N before the mapping" ;;
-    --distributed-*) usage_error "option ${option%%=*} is set by the recipe: give --processes N, and --nodes N on several machines, before the mapping" ;;
-    --attn-mapping*) usage_error "option ${option%%=*} is set by the recipe: the mapping is the first word after the recipe's own options" ;;
-    --cpu) usage_error "option --cpu stands after the mapping: give it before the mapping" ;;
+    --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens | --max-tokens=* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
+        usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
+        ;;
     esac
 done
 [[ $NODE_RANK =~ ^(0|[1-9][0-9]{0,5})$ && $((NODE_RANK < NODES)) == 1 ]] ||

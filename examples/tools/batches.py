@@ -2,12 +2,10 @@
 
 batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
-batches.py data-bin es en --longest
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
 fairseq-train, and on a second line which training pairs are left out, where some are. One text, of
-a language model, is cut into blocks. With --longest, prints the tokens of the longest sentence of all
-splits instead.
+a language model, is cut into blocks.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from __future__ import annotations
 import argparse
 import struct
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy
@@ -45,12 +44,6 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
 
 
-def longest(folder: Path, languages: Sequence[str]) -> int:
-    pair = "-".join(languages)
-    paths = [path for x in languages for path in sorted(folder.glob(f"*.{pair}.{x}.idx"))]
-    return max(int(sizes(path).max()) for path in paths)
-
-
 def block_lengths(folder: Path, split: str, block_tokens: int) -> numpy.ndarray:
     """The tokens of each block of a text, shape (blocks,): all are full but the last."""
     full, rest = divmod(int(sizes(folder / f"{split}.idx").sum()), block_tokens)
@@ -69,9 +62,7 @@ def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
     return update_freq, max_tokens
 
 
-def left_out(
-    world: int, max_tokens: int, lengths: numpy.ndarray, most_tokens: int, what: str
-) -> str | None:
+def left_out(world: int, max_tokens: int, lengths: numpy.ndarray, what: str) -> str | None:
     """Say how many training pairs are longer than a process takes; more than a few are refused."""
     too_long = int((lengths > max_tokens).sum())
     found = (
@@ -79,10 +70,7 @@ def left_out(
         f"{len(lengths)} {what} are longer"
     )
     if 100 * too_long > MOST_LEFT_OUT * len(lengths):
-        raise UsageError(
-            f"{found}: use fewer processes, or a larger --most-tokens than {most_tokens} where "
-            "that is less than their share of the batch"
-        )
+        raise UsageError(f"{found}: use fewer processes, or a larger --most-tokens")
     return f"{found}: they are left out" if too_long else None
 
 
@@ -92,30 +80,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("languages", nargs="*", help="two; none where there is one text")
     parser.add_argument("--block-tokens", type=int, help="of the blocks of one text")
     parser.add_argument("--batch-tokens", type=int, help="of all processes")
-    parser.add_argument("--longest", action="store_true", help="print how long a sentence is")
     parser.add_argument("--most-tokens", type=int, help="of one, at a time")
     parser.add_argument("--processes", type=int, default=1, help="on each machine")
     parser.add_argument("--nodes", type=int, default=1, help="machines")
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.longest:
-            print(longest(options.data, options.languages))
-            return
         world, most = options.processes * options.nodes, options.most_tokens
         update_freq, max_tokens = share(options.batch_tokens, most, world)
-        if options.block_tokens is None:
-            what = "training pairs"
-            train, valid = (
-                longest_sides(options.data, split, options.languages)
-                for split in ("train", "valid")
-            )
-        else:
+        what, lengths = "training pairs", partial(longest_sides, languages=options.languages)
+        if options.block_tokens is not None:
             what = "blocks of the training text"
-            train, valid = (
-                block_lengths(options.data, split, options.block_tokens)
-                for split in ("train", "valid")
-            )
-        note = left_out(world, max_tokens, train, most, what)
+            lengths = partial(block_lengths, block_tokens=options.block_tokens)
+        train, valid = (lengths(options.data, split) for split in ("train", "valid"))
+        note = left_out(world, max_tokens, train, what)
         # fairseq stops at a validation sentence that is longer than this
         print(world, update_freq, max_tokens, max(int(valid.max()), most))
         if note is not None:

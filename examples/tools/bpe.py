@@ -13,22 +13,19 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache, partial
-from itertools import chain, islice
-from multiprocessing import Pool
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
-from messages import UsageError, one_sentence
+from messages import one_sentence
 from translations import lines_of
+from words import pooled
 
 MAX_SENTENCE_BYTES = 1 << 20  # sentencepiece skips longer lines; its own default is 4,192
-TOO_MANY = re.compile(r"too high .* <= (\d+)")
-TOO_FEW = re.compile(r"required_chars\. \d+ vs (\d+)")
-CHUNK = 2000  # lines that a worker takes at a time
 
 
-def learn(texts: list[Path], vocab: int, option: str = "--vocab") -> bytes:
+def learn(texts: list[Path], vocab: int) -> bytes:
     """A BPE model of every character, without a file's name: the same text gives the same bytes."""
     model = io.BytesIO()
     try:
@@ -43,20 +40,10 @@ def learn(texts: list[Path], vocab: int, option: str = "--vocab") -> bytes:
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        raise UsageError(f"option {option} got '{vocab}': {_why(error)}") from error
+        raise ValueError(
+            f"{vocab} subwords cannot be learned of the training text: {error}"
+        ) from error
     return model.getvalue()
-
-
-def _why(error: Exception) -> str:
-    """What sentencepiece says of a number of pieces, in one clause with the remedy."""
-    if most := TOO_MANY.search(str(error)):
-        return f"the training text has no more than {most[1]} pieces: give {most[1]} or fewer"
-    if fewest := TOO_FEW.search(str(error)):
-        return (
-            f"the training text has {fewest[1]} different characters and marks: give more pieces "
-            "than that"
-        )
-    return f"sentencepiece cannot learn so many from the training text ({error})"
 
 
 def encode(model: Path, lines: Iterator[str]) -> Iterator[str]:
@@ -73,17 +60,14 @@ def _merges(codes: Path, keep: tuple[str, ...]) -> Any:
         return BPE(file, glossaries=[re.escape(word) for word in keep])
 
 
-def _cut(lines: list[str], codes: Path, keep: tuple[str, ...]) -> list[str]:
-    return [_merges(codes, keep).process_line(line) for line in lines]
+def _cut(line: str, codes: Path, keep: tuple[str, ...]) -> str:
+    cut: str = _merges(codes, keep).process_line(line)
+    return cut
 
 
 def apply(codes: Path, lines: Iterator[str], workers: int, keep: tuple[str, ...]) -> Iterator[str]:
-    """Yield each line cut by merges, a few chunks a worker at a time; words of `keep` whole."""
-    cut = partial(_cut, codes=codes, keep=keep)
-    with Pool(workers) as pool:
-        while chunk := list(islice(lines, 4 * workers * CHUNK)):
-            parts = [chunk[start : start + CHUNK] for start in range(0, len(chunk), CHUNK)]
-            yield from chain.from_iterable(pool.map(cut, parts, chunksize=1))
+    """Yield each line cut by merges; words of `keep` whole."""
+    return pooled(partial(_cut, codes=codes, keep=keep), lines, workers)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -91,7 +75,6 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     learning = commands.add_parser("learn", help="learn a model from texts")
     learning.add_argument("--vocab", type=int, required=True, help="number of pieces")
-    learning.add_argument("--option", default="--vocab", help="what a message calls --vocab")
     learning.add_argument("--model", type=Path, required=True, help="file to write")
     learning.add_argument("texts", type=Path, nargs="+", help="UTF-8 texts, a sentence a line")
     encoding = commands.add_parser("encode", help="cut standard input into pieces")
@@ -104,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     if options.command == "learn":
         with one_sentence():
-            options.model.write_bytes(learn(options.texts, options.vocab, options.option))
+            options.model.write_bytes(learn(options.texts, options.vocab))
         return
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)

@@ -8,12 +8,16 @@ corpora.py subtitles en-ru.txt.zip en-ru.xml.gz en ru text --train 6000000 --val
 from __future__ import annotations
 
 import argparse
+import shutil
+import tempfile
 from pathlib import Path
 
-from archives import append_text
+from archives import unpack
 from messages import one_sentence
 from sentences import write_pairs
-from subtitles import Draw, write_subtitles
+from subtitles import write_subtitles
+
+SPLITS = ("train", "valid", "test")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     pairs.add_argument("prefix", type=Path, help="of the two files, which end with the languages")
     pairs.add_argument("--separator", help="both languages are in one file, such as '||| ru,en'")
     pairs.add_argument("--keep-empty", action="store_true", help="leave nothing out")
-    text = commands.add_parser("text", help="append a text, as it is, to a file")
+    text = commands.add_parser("text", help="take a text, as it is, out of an archive")
     text.add_argument("archive", type=Path)
     text.add_argument("member", help="its name in the archive")
     text.add_argument("file", type=Path)
@@ -36,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     subtitles.add_argument("languages", nargs=2, metavar="LANGUAGE", help="source and target")
     subtitles.add_argument("folder", type=Path)
     subtitles.add_argument("--overlap", type=float, default=0.9, help="0 to 1 (default: 0.9)")
-    for split in ("train", "valid", "test"):
+    for split in SPLITS:
         subtitles.add_argument(f"--{split}", type=int, required=True, help="pairs")
     subtitles.add_argument("--seed", type=int, default=1)
     return parser
@@ -46,16 +50,17 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     with one_sentence():
         if given.command == "text":
-            append_text(given.archive, given.member, given.file)
+            with tempfile.TemporaryDirectory(dir=given.file.parent) as folder:
+                (text,) = unpack(given.archive, [given.member], Path(folder))
+                shutil.move(text, given.file)
         elif given.command == "pairs":
             languages, separator = tuple(given.languages), given.separator
             files = given.archive, given.member, given.prefix
             print(write_pairs(*files, languages, separator, keep_empty=given.keep_empty))
         else:
-            draw = Draw(given.train, given.valid, given.test, given.overlap, given.seed)
-            archives = (given.moses, given.alignment)
-            for line in write_subtitles(archives, tuple(given.languages), given.folder, draw):
-                print(line)
+            sizes = {split: getattr(given, split) for split in SPLITS}
+            archives, how = (given.moses, given.alignment), (sizes, given.overlap, given.seed)
+            print(*write_subtitles(archives, given.languages, given.folder, *how), sep="\n")
 
 
 if __name__ == "__main__":

@@ -15,18 +15,13 @@ import lzma
 import re
 import subprocess
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from messages import UsageError, one_sentence
+from messages import one_sentence, say, text_files, write_line
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
-REMEDY = (
-    "take main/i18n/Translation-en.xz, main/binary-amd64/Packages.xz and, for translations, "
-    "main/i18n/Translation-de.bz2 from https://deb.debian.org/debian/dists/stable/, put them into a "
-    "folder and name it in RAW_DIR"
-)
 OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".gz": gzip.open,
@@ -45,20 +40,20 @@ def lists_of(folder: Path, kind: str) -> list[str]:
     """The text of each list of a kind, in the order of the files' names."""
     paths = sorted(path for path in folder.glob(f"*{kind}*") if path.is_file())
     if not paths:
-        raise ValueError(f"{folder} has no list *{kind}*: {REMEDY}")
+        raise ValueError(f"{folder} has no list *{kind}*: see the recipe's README.md")
     return [read_list(path) for path in paths]
 
 
 def read_list(path: Path) -> str:
+    if path.suffix in (".lz4", ".zst"):
+        command = [str(APT_HELPER), "cat-file", str(path)]
+        return subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8")
     try:
-        if path.suffix in (".lz4", ".zst"):
-            command = [str(APT_HELPER), "cat-file", str(path)]
-            return subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8")
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             text: str = file.read().decode("utf-8")
             return text
-    except (lzma.LZMAError, EOFError, OSError, ValueError, subprocess.SubprocessError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+    except (lzma.LZMAError, EOFError) as error:
+        raise ValueError(f"{path} is cut short or damaged: {error}") from error
 
 
 # --- what is in them ----------------------------------------------------------------------
@@ -120,9 +115,12 @@ def near_key(text: str) -> str:
 
 
 def run(
-    program: str, make: Callable[[argparse.Namespace], str], arguments: list[str] | None
+    program: str,
+    make: Callable[[argparse.Namespace], Mapping[str, Sequence[Any]]],
+    columns: Mapping[str, Callable[[Any], str]],
+    arguments: list[str] | None,
 ) -> None:
-    """A recipe's program: calls `make` with the options, writes and prints the facts that it returns."""
+    """A recipe's program: writes a file for each column of the splits that `make` makes of the options."""
     parser = argparse.ArgumentParser(description=program)
     parser.add_argument("lists", type=Path, help="folder with the lists")
     parser.add_argument("folder", type=Path, help="folder to write to")
@@ -132,20 +130,17 @@ def run(
     parser.add_argument("--seed", type=int, help="another one makes other splits")
     options = parser.parse_args(arguments)
     with one_sentence():
-        for option, share in (("--valid", options.valid), ("--test", options.test)):
-            if not 1 <= share <= BUCKETS // 4:
-                raise UsageError(f"{option} got {share}: give a number from 1 to {BUCKETS // 4}")
-        told = make(options)
-        (options.folder / "facts.txt").write_text(told, encoding="utf-8")
-        print(told, end="")
-
-
-def write_columns(folder: Path, split: str, columns: Mapping[str, Iterable[str]]) -> None:
-    """Write `folder/<split>.<column>` for each column, a line for each of its texts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for column, lines in columns.items():
-        text = "".join(f"{line}\n" for line in lines)
-        (folder / f"{split}.{column}").write_bytes(text.encode("utf-8"))
+        options.folder.mkdir(parents=True, exist_ok=True)
+        for split, pairs in make(options).items():
+            if not pairs:
+                raise ValueError(
+                    f"nothing is left for {split}: the lists have too few descriptions"
+                )
+            with text_files(options.folder / split, list(columns)) as outs:
+                for pair in pairs:
+                    write_line(outs, (text_of(pair) for text_of in columns.values()))
+            sources = len({pair.source for pair in pairs})
+            say(f"{split}: {len(pairs):,} pairs of {sources:,} source packages")
 
 
 def split_of(source: str, valid: int, test: int, seed: int | None = None) -> str:

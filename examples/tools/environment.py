@@ -1,6 +1,5 @@
 """What the machine and its Python have.
 
-environment.py modules sentencepiece sacremoses      # fails where one is missing
 environment.py mapping 'option --mapping' entmax     # fails where the package knows no such
 environment.py device auto                           # prints cpu or gpu
 environment.py gpus                                  # prints how many there are
@@ -9,22 +8,8 @@ environment.py gpus                                  # prints how many there are
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
 
 from messages import UsageError, one_sentence
-
-ROUGE = "rouge_score"  # of an extra that only the recipes for summaries need
-
-
-def require_modules(modules: Sequence[str]) -> None:
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
-        extras = "fairseq,recipes,summaries" if ROUGE in missing else "fairseq,recipes"
-        raise ValueError(
-            f"python3 has no {' '.join(missing)}, which this recipe needs: run pip install "
-            f"-c constraints.txt -e '.[{extras}]' in the project's folder"
-        )
 
 
 def require_mapping(what: str, mapping: str) -> None:
@@ -58,9 +43,7 @@ def choose_device(wanted: str) -> str:
 def main(arguments: list[str]) -> None:
     command, *words = arguments
     with one_sentence():
-        if command == "modules":
-            require_modules(words)
-        elif command == "mapping":
+        if command == "mapping":
             require_mapping(*words)
         elif command == "device":
             print(choose_device(words[0]))

@@ -1,7 +1,6 @@
 """First sentences and headlines out of the archive of Rush, Chopra, Weston (2015).
 
 gigaword.py text --source sent-summary.tar.gz --valid 8000
-gigaword.py text --source sumdata --valid 8000                     # the archive, unpacked
 
 The archive (github.com/harvardnlp/sent-summary) has Gigaword as words with spaces between them,
 in small letters, digits as #; rare words are ``<unk>`` in its training text and ``UNK`` in its
@@ -16,17 +15,14 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import zip_longest
 from pathlib import Path
-from typing import IO, cast
 
 from archives import DAMAGED, unpack
-from messages import UsageError, one_sentence, text_files, write_line
+from messages import one_sentence, text_files, write_line
 
 ROOT = "sumdata"
 UNKNOWN = "UNK"
 DIGIT = re.compile(r"[0-9]")
-GZIP = b"\x1f\x8b"  # the first bytes of a packed file
 # The files of each split: sources, then the summaries of one or more people. The first summary
 # is the target; all of them are references.
 PARTS = {
@@ -53,33 +49,18 @@ def every(number: int, wanted: int) -> set[int]:
     return {index * number // wanted for index in range(wanted)}
 
 
-def _open(path: Path) -> IO[bytes]:
-    """A file of the archive, whether it is packed or not, whatever its name."""
-    with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
-    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
-
-
-def _unpacked(source: Path, name: str) -> Path:
-    for path in (source / name, source / name.removesuffix(".gz")):
-        if path.is_file():
-            return path
-    raise ValueError(f"{source} has no file {name}: it is not the folder {ROOT} of the archive")
-
-
 def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
     names = " and ".join(PARTS[split])
     with ExitStack() as stack:
-        files = [stack.enter_context(_open(path)) for path in paths]
+        files = [
+            stack.enter_context((gzip.open if name.endswith(".gz") else open)(path, "rb"))
+            for name, path in zip(PARTS[split], paths, strict=True)
+        ]
         try:
-            for lines in zip_longest(*files):
-                if None in lines:
-                    raise ValueError(f"{names} have different numbers of lines")
+            for lines in zip(*files, strict=True):
                 yield [line.decode("utf-8").strip() for line in lines]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{names}: a line is no UTF-8 ({error})") from error
-        except DAMAGED as error:
-            raise ValueError(f"{names} are cut short or damaged: {error}") from error
+        except (*DAMAGED, ValueError) as error:
+            raise ValueError(f"{names} cannot be read together: {error}") from error
 
 
 def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | None) -> str:
@@ -104,15 +85,11 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
 
 def write_splits(source: Path, folder: Path, valid: int) -> Iterator[str]:
     """Write every split, of validation so many pairs at even distances; yield a line on each."""
-    names = [name for some in PARTS.values() for name in some]
     with tempfile.TemporaryDirectory(dir=folder) as copies:
-        if source.is_dir():
-            paths = [_unpacked(source, name) for name in names]
-        else:
-            paths = unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies))
-        place = dict(zip(names, paths, strict=True))
+        names = [name for some in PARTS.values() for name in some]
+        paths = iter(unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies)))
         for split, some in PARTS.items():
-            files, chosen = [place[name] for name in some], None
+            files, chosen = [next(paths) for _ in some], None
             if split == "valid":
                 chosen = every(sum(1 for _ in rows(split, files)), valid)
             yield write_split(split, files, folder, chosen)
@@ -121,12 +98,10 @@ def write_splits(source: Path, folder: Path, valid: int) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="to write to")
-    parser.add_argument("--source", type=Path, required=True, help=f"archive, or folder {ROOT}")
+    parser.add_argument("--source", type=Path, required=True, help="the archive")
     parser.add_argument("--valid", type=int, required=True, help="validation pairs")
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.valid < 1:
-            raise UsageError(f"VALID_PAIRS is '{options.valid}': give a number of at least 1")
         for line in write_splits(options.source, options.folder, options.valid):
             print(line)
 

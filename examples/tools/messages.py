@@ -61,11 +61,3 @@ def write_line(files: Sequence[IO[str]], texts: Iterable[str]) -> None:
     """A line in each file."""
     for file, text in zip(files, texts, strict=True):
         file.write(f"{text}\n")
-
-
-def numbers_of_pairs(text: str, splits: int) -> list[int]:
-    """What PAIRS says: how many are expected of each split."""
-    numbers = text.split("/")
-    if len(numbers) != splits or not all(number.isdecimal() for number in numbers):
-        raise UsageError(f"PAIRS is '{text}': give {splits} numbers, such as 287113/13368/11490")
-    return list(map(int, numbers))

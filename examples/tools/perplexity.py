@@ -18,9 +18,8 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from batches import sizes
 from messages import one_sentence, write_whole
@@ -31,34 +30,9 @@ from fairseq_entmax.text_table import text_table
 # A line of the log: the number of a block, then its subwords, with tabs between them
 BLOCK = re.compile(r"fairseq_cli\.eval_lm(?: \| |:)[0-9]+ (?=\S+ \[)(.*\])")
 UNKNOWN = "<unk>"
-COLUMNS = {
-    "word ppl": ("word_perplexity", ".2f"),
-    "subword ppl": ("subword_perplexity", ".2f"),
-    "bits/character": ("bits_per_character", ".4f"),
-    "words": ("words", ""),
-    "lines": ("lines", ""),
-    "subwords": ("subwords", ""),
-}
 
 
-class Text(NamedTuple):
-    """A text, in what its perplexity is counted: characters with one for the end of each line."""
-
-    words: int
-    lines: int
-    characters: int
-
-    def unit(self, subwords: int) -> str:
-        """What fairseq predicts of it, of so many pieces: words where none is cut, else subwords."""
-        return "words" if subwords == self.words + self.lines else "subwords"
-
-
-def count(lines: list[str]) -> Text:
-    words = sum(len(line.split()) for line in lines)
-    return Text(words, len(lines), sum(len(line) + 1 for line in lines))
-
-
-def log_probs(log: Iterable[str]) -> Iterator[tuple[str, float]]:
+def log_probs(log: list[str]) -> Iterator[tuple[str, float]]:
     """Yield the subwords of a log and the natural logarithms of their probabilities."""
     for line in log:
         found = BLOCK.search(line)
@@ -67,45 +41,26 @@ def log_probs(log: Iterable[str]) -> Iterator[tuple[str, float]]:
             yield subword, float(score.removesuffix("]"))
 
 
-def measure(
-    scores: Iterable[tuple[str, float]], text: Text, subwords: int, name: str
-) -> dict[str, float]:
-    """Of the log-probabilities of all subwords; the perplexity is of the text with what is <unk> as <unk>."""
-    nats, found, unknown = 0.0, 0, 0
-    for subword, score in scores:
-        nats -= score
-        found += 1
-        unknown += subword == UNKNOWN
-    units = text.unit(subwords)
-    if found != subwords:
+def measure(log: list[str], text: list[str], subwords: int, name: str) -> dict[str, float]:
+    """Of a log of all subwords of a text; where it has <unk>, the perplexity is of it with <unk>."""
+    scores = list(log_probs(log))
+    nats = -sum(score for _, score in scores)
+    words = sum(len(line.split()) for line in text)
+    if len(scores) != subwords or not math.isfinite(nats):
         raise ValueError(
-            f"{name} has the probabilities of {found} of the {subwords} {units}: fairseq-eval-lm "
-            f"left out blocks that are longer than the model's --max-target-positions, or {units} "
-            "of probability 0, with which the perplexity is infinite; its messages are in that file"
-        )
-    if not math.isfinite(nats):
-        raise ValueError(
-            f"{name} has a probability that is 0 or no number: no perplexity is finite"
+            f"{name} has the probabilities of {len(scores)} of the {subwords} subwords, and all are to be "
+            "finite: fairseq-eval-lm left out blocks that are longer than the model's "
+            "--max-target-positions, or a probability is 0, with which the perplexity is infinite"
         )
     return {
-        "word_perplexity": math.exp(nats / (text.words + text.lines)),
+        "word_perplexity": math.exp(nats / (words + len(text))),
         "subword_perplexity": math.exp(nats / subwords),
-        "bits_per_character": nats / math.log(2) / text.characters,
         "nats": nats,
+        "words": words,
+        "lines": len(text),
         "subwords": subwords,
-        "unknown": unknown,
-        "words": text.words,
-        "lines": text.lines,
+        "unknown": sum(subword == UNKNOWN for subword, _ in scores),
     }
-
-
-def table(measured: dict[str, dict[str, float]], units: str) -> list[list[str]]:
-    columns = [name for name in COLUMNS if units == "subwords" or "subword" not in name]
-    rows = [["evaluation", *columns]]
-    for name, found in measured.items():
-        cells = (format(found[key], form) for key, form in (COLUMNS[title] for title in columns))
-        rows.append([name, *cells])
-    return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -116,17 +71,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("logs", nargs="+", metavar="NAME=LOG", help="of fairseq-eval-lm")
     options = parser.parse_args(arguments)
     with one_sentence():
-        text = count(lines_of(options.text))
+        text = lines_of(options.text)
         subwords = int(sizes(options.data / "test.idx").sum())
         measured = {}
+        rows = [["evaluation", "word ppl", "subword ppl", "words", "lines", "subwords", UNKNOWN]]
         for name, _, log in (given.partition("=") for given in options.logs):
-            measured[name] = measure(log_probs(lines_of(Path(log))), text, subwords, log)
+            own = measured[name] = measure(lines_of(Path(log)), text, subwords, log)
+            perplexities = (own["word_perplexity"], own["subword_perplexity"])
+            counts = (own[what] for what in ("words", "lines", "subwords", "unknown"))
+            rows.append([name, *(f"{one:.2f}" for one in perplexities), *map(str, counts)])
         write_whole(options.json, f"{json.dumps(measured, indent=2)}\n".encode())
-        units = text.unit(subwords)
-        print(text_table(table(measured, units)))
-        unknown = next(iter(measured.values()))["unknown"]
-        if unknown:
-            print(f"{unknown} of the {units} are {UNKNOWN}, as the text has them or instead of it")
+        print(text_table(rows))
 
 
 if __name__ == "__main__":

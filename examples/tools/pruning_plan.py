@@ -21,7 +21,6 @@ ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 DECISION_PART, WHOLE = 95, 100
 # The number of heads falls to its target in 2/3 of the updates before, the criterion's default too
 WARMUP_PART = DECISION_PART * 2 // 3
-FEWEST_UPDATES = 4  # of a search of fewer there is nothing before and behind the decision
 WITHIN = re.compile(r"(all|encoder)=([0-9]{1,4})")
 # In place of a number: this attention has no gates, and keeps all its heads
 WITHOUT_GATES = "-"
@@ -30,11 +29,6 @@ OF_ONE = rf"([0-9]{{1,4}}|{WITHOUT_GATES})"
 
 def schedule(updates: int) -> tuple[str, ...]:
     """The options that say when heads are pushed and decided in a search of so many updates."""
-    if updates < FEWEST_UPDATES:
-        raise UsageError(
-            f"option --search-updates got '{updates}': give {FEWEST_UPDATES} or more, the heads "
-            "are decided shortly before its end"
-        )
     warmup, decision = (updates * part // WHOLE for part in (WARMUP_PART, DECISION_PART))
     return "--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}"
 

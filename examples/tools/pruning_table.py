@@ -11,49 +11,33 @@ where speed was not measured.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from messages import one_sentence
 from translations import score_of
 
-BLEU, ACCURACY = "BLEU", "accuracy"
+BLEU = "BLEU"
 SPEED = ("parameters", "sentences/s", "speed")
 ROUGE = re.compile("ROUGE-([12L])")
-ATTENTION = re.compile("--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
 
 
-def heads_of(checkpoint: str) -> str:
-    """The options for a model with the heads of a checkpoint, such as ``--cross-attn-heads 0,2,0``."""
-    from fairseq_entmax.cli import main as fairseq_entmax
+def heads_of(checkpoint: str) -> dict[str, str]:
+    """For each attention, the heads of all layers and of each, such as ``2 (0,2,0)``."""
+    from fairseq_entmax.models.saved import read_model
+    from fairseq_entmax.pruning.left import head_counts
 
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        status = fairseq_entmax(["prune", "--print-config", checkpoint])
-    if status != 0:
-        raise ValueError(f"the heads of {checkpoint} cannot be read: the message is above")
-    return printed.getvalue()
-
-
-def heads_in_words(options: str) -> dict[str, str]:
-    """For each attention, the heads of all layers and of each: ``0,2,0`` becomes ``2 (0,2,0)``."""
-    return {
-        attention: f"{sum(map(int, count.split(',')))} ({count})"
-        for attention, count in ATTENTION.findall(options)
-    }
+    counts = head_counts(read_model(checkpoint))
+    return {name: f"{sum(own)} ({','.join(map(str, own))})" for name, own in counts.items()}
 
 
 def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
-    for row in json.loads(speed.read_text(encoding="utf-8"))["models"]:
-        if row["model"] == checkpoint:
-            return row
-    raise ValueError(f"{speed} has no {checkpoint}: remove that file and run again")
+    rows: list[dict[str, Any]] = json.loads(speed.read_text(encoding="utf-8"))["models"]
+    return next(row for row in rows if row["model"] == checkpoint)
 
 
 def score_in(metric: str, path: Path) -> str:
@@ -61,8 +45,6 @@ def score_in(metric: str, path: Path) -> str:
     if path.suffix != ".json":
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))
-    if metric == ACCURACY:
-        return f"{document[ACCURACY]:.2f}"
     if rouge := ROUGE.fullmatch(metric):
         return f"{document[f'rouge{rouge[1]}']['f1']['value']:.2f}"
     return f"{document[metric]['word_perplexity']:.2f}"
@@ -70,7 +52,7 @@ def score_in(metric: str, path: Path) -> str:
 
 def table(
     runs: Iterable[Sequence[str]],
-    heads_of: Callable[[str], str] = heads_of,
+    heads_of: Callable[[str], dict[str, str]] = heads_of,
     metrics: Sequence[str] = (BLEU,),
 ) -> list[list[str]]:
     rows: list[list[str]] = []
@@ -78,7 +60,7 @@ def table(
     timed: Sequence[str] = ()
     for mapping, model, checkpoint, scores, speed in runs:
         found = [score_in(metric, Path(scores)) for metric in metrics]
-        heads = heads_in_words(heads_of(checkpoint))
+        heads = heads_of(checkpoint)
         attentions = tuple(heads)
         rows.append([mapping, model, *heads.values(), *found])
         if speed:

@@ -9,9 +9,7 @@ BLEU against the first model, with 1,000 samples of the test sentences.
 from __future__ import annotations
 
 import argparse
-import csv
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,21 +40,17 @@ def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[flo
     ]
 
 
-def rows(runs: Sequence[Path], names: Sequence[str]) -> list[dict[str, str]]:
+def table(runs: Sequence[Path], names: Sequence[str]) -> list[list[str]]:
     references = lines_of(runs[0] / "test.ref")
-    for run in runs:
-        if lines_of(run / "test.ref") != references:
-            raise ValueError(
-                f"{run} and {runs[0]} were scored on different test sets: run evaluate.sh again"
-            )
+    if any(lines_of(run / "test.ref") != references for run in runs):
+        raise ValueError("the models were scored on different test sets: run evaluate.sh again")
     chances = p_values([lines_of(run / "test.hyp") for run in runs], references)
-    table: list[dict[str, str]] = []
-    for run, name, chance in zip(runs, names, chances, strict=True):
-        scores = {metric: score_of(metric, run / "scores.txt") for metric in ("BLEU", "chrF2")}
-        change = f"{float(scores['BLEU']) - float(table[0]['BLEU']):+.2f}" if table else ""
-        p = "" if chance is None else f"{chance:.3f}"
-        table.append({"model": name, "change": change, "p": p, **scores})
-    return table
+    scores = [[score_of(m, run / "scores.txt") for m in ("BLEU", "chrF2")] for run in runs]
+    rows = [list(COLUMNS)]
+    for name, (bleu, chrf), chance in zip(names, scores, chances, strict=True):
+        change = f"{float(bleu) - float(scores[0][0]):+.2f}" if len(rows) > 1 else ""
+        rows.append([name, bleu, change, "" if chance is None else f"{chance:.3f}", chrf])
+    return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,9 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--names", nargs="+", required=True, help="what to call them")
     options = parser.parse_args(arguments)
     with one_sentence():
-        writer = csv.DictWriter(sys.stdout, COLUMNS, delimiter="\t", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows(options.runs, options.names))
+        for row in table(options.runs, options.names):
+            print("\t".join(row))
 
 
 if __name__ == "__main__":

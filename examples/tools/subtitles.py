@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from archives import DAMAGED, unpack
 from messages import text_files, write_line
@@ -20,18 +19,7 @@ from sentences import clean
 GROUP = re.compile(rb"<linkGrp\b.*")
 LINK = re.compile(rb"<link\b.*")
 ATTRIBUTE = re.compile(rb'(\w+)\s*=\s*"([^"]*)"')
-SPLITS = ("train", "valid", "test")
 Links = dict[bytes, float]
-
-
-class Draw(NamedTuple):
-    """Pairs of each split, of those that overlap at least so much in time, from 0 to 1."""
-
-    train: int
-    valid: int
-    test: int
-    overlap: float = 0.9
-    seed: int = 1
 
 
 def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
@@ -78,9 +66,10 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
 
 
 def write_subtitles(
-    archives: tuple[Path, Path], languages: Sequence[str], folder: Path, draw: Draw
-) -> list[str]:
-    """Write the splits, validation and test from films of their own; returns what was done, in lines."""
+    archives: Sequence[Path], languages: Sequence[str], folder: Path, sizes: dict[str, int],
+    least: float, seed: int,
+) -> list[str]:  # fmt: skip
+    """Write splits of so many pairs that overlap in time; returns what was done, in lines."""
     moses, alignment = archives
     stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
     with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -88,52 +77,47 @@ def write_subtitles(
         *texts, ids = unpack(moses, members, Path(name))
         lines, films = array("q"), array("q")
         try:
-            for line, film in aligned_in_time(ids, alignment, draw.overlap):
+            for line, film in aligned_in_time(ids, alignment, least):
                 lines.append(line)
                 films.append(film)
         except DAMAGED as error:
             raise ValueError(f"{alignment} is cut short or damaged: {error}") from error
-        chosen = assign(lines, films, draw)
+        chosen = assign(lines, films, sizes, seed)
         for language, text in zip(languages, texts, strict=True):
             distribute(text, chosen, folder, language)
-    sizes = Counter(chosen.values())
-    overlapping = f"{len(lines)} pairs overlap in time by {draw.overlap} or more"
-    return [overlapping, *(f"{split}: {sizes[split]} pairs" for split in SPLITS)]
+    drawn = Counter(chosen.values())
+    overlapping = f"{len(lines)} pairs overlap in time by {least} or more"
+    return [overlapping, *(f"{split}: {drawn[split]} pairs" for split in sizes)]
 
 
-def held_out(films: Sequence[int], draw: Draw, source: random.Random) -> dict[int, str]:
-    """Films for validation and test, each with as many pairs as are drawn, or more."""
-    sizes = Counter(films)
-    order = list(sizes)
+def assign(
+    lines: Sequence[int], films: Sequence[int], sizes: dict[str, int], seed: int
+) -> dict[int, str]:
+    """Say which line goes to which split; films of validation and test lend no pair to another."""
+    source = random.Random(seed)
+    pairs_of = Counter(films)
+    order = list(pairs_of)
     source.shuffle(order)
     held: dict[int, str] = {}
-    for split, wanted in (("valid", draw.valid), ("test", draw.test)):
-        count = wanted
+    left = {"valid": sizes["valid"], "test": sizes["test"]}
+    for split, count in left.items():
         while count > 0:
             if not order:
-                raise ValueError(f"the corpus is too small for {split}={wanted} pairs")
+                raise ValueError(f"the corpus is too small for {split}={sizes[split]} pairs")
             film = order.pop()
             held[film] = split
-            count -= sizes[film]
-    return held
-
-
-def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, str]:
-    """Say which line goes to which split; films of validation and test lend no pair to another."""
-    source = random.Random(draw.seed)
-    held = held_out(films, draw, source)
+            count -= pairs_of[film]
     chosen: dict[int, str] = {}
-    left = {"valid": draw.valid, "test": draw.test}
     rest = array("q")
     for line, film in zip(lines, films, strict=True):
-        split = held.get(film)
-        if split is None:
+        split = held.get(film, "train")
+        if split == "train":
             rest.append(line)
         elif left[split]:
             left[split] -= 1
             chosen[line] = split
-    if len(rest) > draw.train:
-        rest = array("q", source.sample(rest, draw.train))
+    if len(rest) > sizes["train"]:
+        rest = array("q", source.sample(rest, sizes["train"]))
     chosen.update(dict.fromkeys(rest, "train"))
     return chosen
 
@@ -141,7 +125,8 @@ def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, 
 def distribute(text: Path, chosen: dict[int, str], folder: Path, language: str) -> None:
     with ExitStack() as stack:
         lines = stack.enter_context(text.open("rb"))
-        files = {s: stack.enter_context(text_files(folder / s, [language])) for s in SPLITS}
+        splits = set(chosen.values())
+        files = {s: stack.enter_context(text_files(folder / s, [language])) for s in splits}
         for number, line in enumerate(lines):
             if number in chosen:
                 write_line(files[chosen[number]], [clean(line) or ""])

@@ -1,6 +1,6 @@
 """The models of the recipes for summaries: a name to the options of fairseq-train that make it.
 
-summary_models.py name sparse-tl entmax15                    # sparse-tl:entmax15
+summary_models.py name sparse-tl                             # sparse-tl:sparsemax
 summary_models.py known 'the mapping' sparse-tl:entmax15     # fails where the package knows none such
 summary_models.py options sparse-tl:entmax15 4 0             # of 4 layers each, data without markers
 
@@ -26,16 +26,17 @@ PLAIN = (
     *("--criterion", "label_smoothed_cross_entropy"),
 )
 BASELINE, CROSS = "baseline", "cross"
+FAMILY = "sparsemax"
 SPARSE = ("sparse-enc", "sparse-tl", "sparse-ch", "sparse-all")
 
 
-def canonical(word: str, family: str) -> str:
-    """The whole name of a model; `family` is the mapping of a sparse one whose name has none."""
+def canonical(word: str) -> str:
+    """The whole name of a model; a sparse one whose name has no mapping is of sparsemax."""
     name, colon, mapping = word.partition(":")
     if (name == BASELINE and not colon) or (name == CROSS and mapping):
         return word
     if name in SPARSE and (mapping or not colon):
-        return f"{name}:{mapping or family}"
+        return f"{name}:{mapping or FAMILY}"
     raise UsageError(
         f"the model got '{word}': give {BASELINE}, {', '.join(SPARSE)} (with :MAPPING behind it "
         f"for another one than sparsemax), or {CROSS}:MAPPING"
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> None:
     command, *words = arguments
     with one_sentence():
         if command == "name":
-            print(canonical(*words))
+            print(canonical(words[0]))
         elif command == "options":
             print(*options_of(words[0], int(words[1]), int(words[2])), sep="\n")
         elif mapping := words[1].partition(":")[2]:

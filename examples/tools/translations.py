@@ -33,8 +33,8 @@ def ordered_hypotheses(generated: Path, references: Path) -> list[str]:
 
 
 def score_of(metric: str, scores: Path) -> str:
-    """The number in a line of sacrebleu's such as ``BLEU|nrefs:1|... = 24.50 ...``."""
-    found = re.search(rf"(?m)^ *{re.escape(metric)}\|.*? = (\S+)", scores.read_text("utf-8"))
+    """The number in a line such as ``BLEU|nrefs:1|... = 24.50 ...``, or ``accuracy 92.45 % ...``."""
+    found = re.search(rf"(?m)^ *{re.escape(metric)}(?:\|.*? =)? (\S+)", scores.read_text("utf-8"))
     if not found:
         raise ValueError(f"no {metric} in {scores}: remove that file and run again")
     return found[1]

@@ -4,7 +4,6 @@ words.py cut text/train tok/train de en --max-words 250 --workers 8
 words.py cut text/train tok/train article summary --speech en --keep '<t>' --first 400 100
 words.py cut text/train tok/train input0 --speech en --lower
 words.py join en < translations.tok > translations
-words.py versions ja en
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ import functools
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing import Pool
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from messages import one_sentence, text_files, write_line
 
-Chunk = list[tuple[str, ...]]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 CHUNK = 2000  # sentences that a worker takes at a time
 SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
-def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
+@functools.cache
+def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
     """From a sentence to its words: Japanese by SudachiPy (mode A), others by sacremoses, nothing escaped."""
     if language == "ja":
         from sudachipy import dictionary, tokenizer
@@ -49,11 +49,6 @@ def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
     return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=kept)
 
 
-@functools.cache
-def _cutters(languages: tuple[str, ...], keep: tuple[str, ...]) -> list[Callable[[str], str]]:
-    return [cutter(language, keep) for language in languages]
-
-
 class Cut(NamedTuple):
     """How sides become words: `first` are those that are taken of each, `keep` texts that stay whole."""
 
@@ -62,25 +57,24 @@ class Cut(NamedTuple):
     first: tuple[int, ...] = ()
     lower: bool = False
 
-    def words(self, chunk: Chunk) -> Chunk:
-        cutters = _cutters(self.languages, self.keep)
-        return [
-            tuple(self._words(number, cutters[number](side)) for number, side in enumerate(pair))
-            for pair in chunk
+    def words(self, sides: tuple[str, ...]) -> list[str]:
+        texts = [
+            cutter(language, self.keep)(side)
+            for language, side in zip(self.languages, sides, strict=True)
         ]
-
-    def _words(self, number: int, text: str) -> str:
         if self.lower:
-            text = text.lower()
-        return " ".join(text.split()[: self.first[number]]) if self.first else text
+            texts = [text.lower() for text in texts]
+        if self.first:
+            numbered = zip(texts, self.first, strict=True)
+            texts = [" ".join(text.split()[:number]) for text, number in numbered]
+        return texts
 
 
-def chunks(prefix: str, sides: tuple[str, ...], size: int) -> Iterator[Chunk]:
-    """Yield the lines of PREFIX.side, those of the same number together."""
-    with text_files(prefix, sides, "r") as files:
-        pairs = zip(*files, strict=True)
-        while chunk := list(islice(pairs, size)):
-            yield [tuple(line.rstrip("\n") for line in lines) for lines in chunk]
+def pooled(work: Callable[[Given], Made], items: Iterator[Given], workers: int) -> Iterator[Made]:
+    """Yield what is made of each item; some at a time, so a large corpus is never in memory."""
+    with Pool(workers) as pool:
+        while some := list(islice(items, 4 * workers * CHUNK)):
+            yield from pool.map(work, some, CHUNK)
 
 
 def cut_files(
@@ -88,17 +82,15 @@ def cut_files(
 ) -> tuple[int, int]:
     """Cut SOURCE.side into TARGET.side; how many pairs were written, and left out as empty or longer."""
     written = left_out = 0
-    with text_files(target, sides) as outs, Pool(workers) as pool:
-        # A few chunks a worker at a time, so a large corpus is never in memory
-        todo = chunks(source, sides, CHUNK)
-        while some := list(islice(todo, 4 * workers)):
-            for pair in (pair for chunk in pool.map(cut.words, some, 1) for pair in chunk):
-                lengths = [len(side.split()) for side in pair]
-                if most is not None and not all(0 < length <= most for length in lengths):
-                    left_out += 1
-                    continue
-                written += 1
-                write_line(outs, pair)
+    with text_files(source, sides, "r") as files, text_files(target, sides) as outs:
+        lines = (tuple(line.rstrip("\n") for line in pair) for pair in zip(*files, strict=True))
+        for pair in pooled(cut.words, lines, workers):
+            lengths = [len(side.split()) for side in pair]
+            if most is not None and not all(0 < length <= most for length in lengths):
+                left_out += 1
+                continue
+            written += 1
+            write_line(outs, pair)
     return written, left_out
 
 
@@ -117,8 +109,6 @@ def main(arguments: list[str] | None = None) -> None:
     cut.add_argument("--first", nargs=2, type=int, help="words that are taken of each side")
     join = commands.add_parser("join", help="standard input without the spaces of the cutting")
     join.add_argument("language")
-    versions = commands.add_parser("versions", help="print the packages that cut the languages")
-    versions.add_argument("languages", nargs="+")
     given = parser.parse_args(arguments)
     if given.command == "cut":
         sides = tuple(given.languages)
@@ -129,11 +119,6 @@ def main(arguments: list[str] | None = None) -> None:
             written, left_out = cut_files(*files, how, given.max_words, given.workers)
         rest = f"; left out {left_out} that are empty or longer than {given.max_words} words"
         print(f"{Path(given.source).name}: {written} pairs{rest if left_out else ''}")
-    elif given.command == "versions":
-        packages = ["sacremoses"] if set(given.languages) != {"ja"} else []
-        if "ja" in given.languages:
-            packages += ["sudachipy", "sudachidict_core"]
-        print(", ".join(f"{package} {version(package)}" for package in packages))
     else:
         from sacremoses import MosesDetokenizer
 

@@ -35,7 +35,6 @@ TRAINING=(--criterion adaptive_loss --ddp-backend legacy_ddp --skip-invalid-size
     --warmup-updates 16000 --warmup-init-lr 1e-07 --stop-min-lr 1e-09 --min-lr 0.0001)
 
 EVALUATIONS=("window --sample-break-mode complete --context-window $CONTEXT_WINDOW --softmax-batch 1024")
-PROMPT_WORDS=8
 
 PRUNE_LAYERS=${PRUNE_LAYERS:-16} PRUNE_HEADS=${PRUNE_HEADS:-8}
 PRUNE_BUDGETS=all=64,all=32

@@ -119,16 +119,10 @@ def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
         path.write_bytes(PACK.get(pack, bytes)(text.encode()))
 
 
-def write_repository(folder: Path, made: Sequence[Entry]) -> None:
-    """Write `dists/stable` of a mirror: the lists below main, and the Release that names them."""
-    sums = []
-    for below, text in lists_of(made).items():
-        path = folder / "main" / f"{below}.xz"
+def write_mirror(folder: Path, made: Sequence[Entry]) -> None:
+    """Write the lists as they are on a mirror, at the folder."""
+    for name, text in lists_of(made).items():
+        pack = ".bz2" if name.endswith("-de") else ".xz"
+        path = folder / "dists" / "stable" / "main" / f"{name}{pack}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.compress(text.encode()))
-        for content, name in ((path.read_bytes(), f"{below}.xz"), (text.encode(), below)):
-            sums.append(f" {hashlib.sha256(content).hexdigest()} {len(content)} main/{name}\n")
-    (folder / "Release").write_text(
-        "Origin: Debian\nSuite: stable\nCodename: stable\nArchitectures: amd64\n"
-        f"Components: main\nSHA256:\n{''.join(sums)}"
-    )
+        path.write_bytes(PACK[pack](text.encode()))

@@ -18,7 +18,7 @@ from tests import preloaded
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STUB = Path(__file__).with_name("stub.py")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-COMMANDS = ("preprocess", "train", "generate", "eval-lm", "interactive", "entmax")
+COMMANDS = ("preprocess", "train", "generate", "eval-lm", "entmax")
 # Programs that import torch
 OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*|*claims_speed.py*"
 

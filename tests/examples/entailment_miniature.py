@@ -63,7 +63,6 @@ SPLITS = {
     "dev": range(TRAIN, TRAIN + DEV),
     "test": range(TRAIN + DEV, TRAIN + DEV + TEST),
 }
-PAIRS = "/".join(f"{sum(pair(n).label != '-' for n in places)}" for places in SPLITS.values())
 
 
 def write(folder: Path) -> Path:

@@ -82,11 +82,6 @@ def eval_lm(words: list[str]) -> None:
         print(f"INFO:fairseq_cli.eval_lm:{number} " + "\t".join(["a [-1.0]"] * size))
 
 
-def interactive(words: list[str]) -> None:
-    for number, line in enumerate(sys.stdin):
-        print(f"D-{number}\t-0.5\t{line.strip()} and so on")
-
-
 def entmax(words: list[str]) -> None:
     command, output = words[0], Path(value(words, "--output", "/dev/null"))
     if command == "user-dir":
@@ -154,7 +149,6 @@ COMMANDS = {
     "torchrun": train,
     "fairseq-generate": generate,
     "fairseq-eval-lm": eval_lm,
-    "fairseq-interactive": interactive,
     "fairseq-entmax": entmax,
     "sacrebleu": sacrebleu,
     "python3": tool,

@@ -32,7 +32,6 @@ def story(article: list[str]) -> str:
 
 
 STORIES = {"train": 60, "valid": 6, "test": 6}
-PAIRS = "59/6/6"  # one has no article
 NAMES = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
 
 

@@ -200,9 +200,7 @@ def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
 ) -> None:
     table = raw(miniatures.write(recipe, tmp_path / "raw", summary_miniatures.WRITERS))
     twice = vocabulary == "words:300"
-    steps = Steps(
-        recipe, tmp_path, twice, **table, PAIRS=summary_miniatures.PAIRS, VOCABULARY=vocabulary
-    )
+    steps = Steps(recipe, tmp_path, twice, **table, VOCABULARY=vocabulary)
     preprocessed = steps.prepared()
     assert ("--srcdict" in preprocessed) == vocabulary.startswith("words")
     asks(
@@ -257,11 +255,9 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     evaluated = steps.evaluated("stock")
     window = "--sample-break-mode complete --context-window 48"
     asks(called(evaluated, "fairseq-eval-lm")[0], window)
-    asks(called(evaluated, "fairseq-interactive")[0], "--sampling --sampling-topk 20")
     run = steps.out / "runs" / "stock-286000updates"
     found = json.loads((run / "perplexity.json").read_text())["window"]
     assert found["word_perplexity"] == pytest.approx(2.718281828, rel=1e-6)  # 1 nat a word
-    assert len(lines(run / "samples.txt")) == 5
     assert not (run / "alpha.txt").exists()
     steps.twice = False
     steps.pruned_with("adaptive_loss")
@@ -272,7 +268,7 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
 
 def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> None:
     table = raw(entailment_miniature.write(tmp_path / "raw"))
-    steps = Steps("snli", tmp_path, **table, PAIRS=entailment_miniature.PAIRS)
+    steps = Steps("snli", tmp_path, **table)
     assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
     said = "--num-classes 3 --attn-mapping {0} --pair-attention --pooling-mapping {0} --pair-mapping {1}"
     best = "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
@@ -286,7 +282,7 @@ def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> 
     assert "as not scored by evaluate.sh at 10 epochs: softmax,sparsemax,oscarmax" in reported
     (analysed,) = called(calls, "fairseq-entmax", "analyze")
     assert "--task sentence_prediction --num-classes 3 --gen-subset test " in analysed
-    assert column(steps.out / "accuracy.tsv") == ["commonest label", "naive Bayes", "fusedmax"]
+    assert column(steps.out / "accuracy.tsv") == ["fusedmax"]
     steps.pruned_with("sentence_prediction")
 
 
@@ -298,8 +294,7 @@ def test_verses_become_words_in_small_letters_of_testaments_or_books(tmp_path: P
     trained = steps.trained("sparsemax")
     asks(trained, "--num-classes 2 --attn-mapping softmax --pooling-mapping sparsemax")
     again = ("bible_testaments", "prepare.sh", "--output", steps.out, "--labels", "books")
-    refused = steps.dry(*again, check=False)
-    assert "was prepared with 'testaments': give --output another folder" in refused
+    assert "and there are models of them" in steps.dry(*again, check=False)
 
 
 # --- Debian's packages -------------------------------------------------------
@@ -328,31 +323,22 @@ def test_packages_are_translated_and_models_held_side_by_side(
     assert column(steps.out / "scores.tsv", "BLEU") == ["24.50", "24.50"]
 
 
-@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt")
-def test_an_update_brings_german_where_this_machine_has_english_alone(tmp_path: Path) -> None:
-    made, own = debian.german(debian.entries(60)), tmp_path / "lists"
-    debian.write_repository(tmp_path / "mirror" / "dists" / "stable", made)
-    debian.write(own, debian.entries(60))
-    before = sorted(own.iterdir())
-    source = f"deb [trusted=yes] file:{tmp_path}/mirror stable main\n"
-    (tmp_path / "sources.list").write_text(source)
-    (tmp_path / "apt.conf").write_text(
-        f'Dir::State::lists "{own}/"; Dir::Etc::sourcelist "{tmp_path}/sources.list";\n'
-        'Dir::Etc::sourceparts "/dev/null"; Dir::Etc::parts "/dev/null";\n'
-        'Acquire::Languages "none"; APT::Architecture "amd64";\n'
-        'APT::Update::Post-Invoke { "false"; };\n'
-    )
-    shares = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
-    steps = Steps("debian_en_de", tmp_path, **shares, APT_CONFIG=str(tmp_path / "apt.conf"))
+def test_lists_are_fetched_once_and_a_mirror_that_moves_on_changes_nothing(tmp_path: Path) -> None:
+    debian.write_mirror(tmp_path / "mirror", debian.german(debian.entries(60)))
+    given = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
+    given["DEBIAN_MIRROR"] = f"file://{tmp_path}/mirror"
+    steps = Steps("debian_en_de", tmp_path, **given)
+    moved = tmp_path / "mirror" / "dists" / "stable" / "main" / "i18n"
+    moved.rename(tmp_path / "i18n")
+    command = ("debian_en_de", "prepare.sh", "--output", steps.out)
+    assert "name another mirror in DEBIAN_MIRROR" in steps.dry(*command, check=False, **given)
+    (tmp_path / "i18n").rename(moved)
     steps.prepared()
-    assert sorted(own.iterdir()) == before  # the machine's own stay as they are
-    assert len(list((steps.out / "raw").glob("*main*"))) == 3
-    # A mirror that has moved on changes nothing
+    before = lines(steps.out / "text" / "test.de")
     shutil.rmtree(tmp_path / "mirror")
     shutil.rmtree(steps.out / "text")
-    said = steps.dry("debian_en_de", "prepare.sh", "--output", steps.out, **steps.environment)
-    assert "90 translated descriptions" in said
-    assert "lists:" not in said
+    assert "lists:" not in steps.dry(*command, **steps.environment)
+    assert lines(steps.out / "text" / "test.de") == before
 
 
 def test_titles_are_written_by_models_that_copy(packages: dict[str, str], tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_p
 def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> None:
     table = miniatures.write("cnn_dm", tmp_path / "raw", summary_miniatures.WRITERS)
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table), "VOCABULARY": "words:300"}
-    given |= {"LAYERS": "2", "PAIRS": summary_miniatures.PAIRS}
+    given["LAYERS"] = "2"
     given["GENERATION_OPTIONS"] = "--min-len 1 --max-len-b 12 --beam 2"
     out = tmp_path / "out"
     run("cnn_dm", "prepare.sh", "--output", out, "--workers", 1, **given)
@@ -99,7 +99,6 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
         run("bible_en_lm", "evaluate.sh", *options, model, **few)
         folder = tmp_path / "runs" / f"{model}-2updates"
         found[model] = json.loads((folder / "perplexity.json").read_text(encoding="utf-8"))
-        assert len(lines(folder / "samples.txt")) == 5
     assert list(found["stock"]) == ["verses", "blocks", "window"]
     assert found["stock"] == found["softmax"]
     for name, one in found["stock"].items():
@@ -120,7 +119,6 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
 def test_pairs_are_classified_with_the_words_that_attention_selects(tmp_path: Path) -> None:
     table = entailment_miniature.write(tmp_path / "raw")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
-    given["PAIRS"] = entailment_miniature.PAIRS
     out = tmp_path / "out"
     run("snli", "prepare.sh", "--output", out, "--workers", 1, **given)
     options = ["--output", out, "--epochs", 2, "--cpu"]

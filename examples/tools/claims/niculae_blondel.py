@@ -11,7 +11,6 @@ from claims.measures import LITTLE, SOFTMAX, bleu, each, gap, mean_of, means, mo
 from claims.record import CROSS, Corpus
 from claims.rules import Finding, several, within
 
-PAPER = "Niculae and Blondel 2017"
 # The mechanisms of section 4.2 beside softmax, and how the table names them
 MAPPINGS = {
     "cross-fusedmax": "fusedmax",

@@ -31,7 +31,7 @@ def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
 
 def test_too_long_pairs_are_left_out_up_to_one_in_a_hundred():
     lengths = numpy.full(200, 10)
-    of_two = (2, 50, lengths, 50, "training pairs")
+    of_two = (2, 50, lengths, "training pairs")
     assert left_out(*of_two) is None
     lengths[:2] = 51
     assert left_out(*of_two) == (
@@ -66,8 +66,7 @@ def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
         write_index(tmp_path / f"train.es-en.{side}.idx", [5, 9])
         write_index(tmp_path / f"valid.es-en.{side}.idx", [70])
     main([str(tmp_path), "es", "en", "--batch-tokens", "64", "--most-tokens", "20"])
-    main([str(tmp_path), "es", "en", "--longest"])
-    assert capsys.readouterr().out == "1 4 16 70\n70\n"
+    assert capsys.readouterr().out == "1 4 16 70\n"
 
 
 def test_one_text_is_cut_into_blocks_of_which_the_last_may_be_short(tmp_path, capsys):

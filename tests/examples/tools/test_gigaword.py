@@ -1,8 +1,7 @@
-"""The archive of Rush et al.: its splits, packed and unpacked, and what is wrong with one."""
+"""The archive of Rush et al.: its splits, and what is wrong with one."""
 
 from __future__ import annotations
 
-import gzip
 import tarfile
 
 import pytest
@@ -17,13 +16,6 @@ def archive(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gigaword")
     summary_miniatures.gigaword(folder)
     return folder / "sent-summary.tar.gz"
-
-
-@pytest.fixture
-def unpacked(archive, tmp_path):
-    with tarfile.open(archive) as opened:
-        opened.extractall(tmp_path, filter="data")
-    return tmp_path / "sumdata"
 
 
 @pytest.fixture
@@ -58,36 +50,18 @@ def test_the_splits_are_those_of_the_archive(text):
     assert not (folder / "train.reference0").exists()
 
 
-def test_the_unpacked_folder_gives_the_same(text, unpacked, tmp_path):
-    title = unpacked / "train" / "train.title.txt.gz"
-    title.with_suffix("").write_bytes(gzip.decompress(title.read_bytes()))
-    title.unlink()
-    again = tmp_path / "again"
-    again.mkdir()
-    folder, said = text
-    assert list(write_splits(unpacked, again, miniatures.VALID)) == said
-    for path in folder.iterdir():
-        assert (again / path.name).read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize(
-    ("name", "damage", "message"),
+    ("name", "damage"),
     [
-        ("train/train.article.txt.gz", None, r"has no file train/train\.article\.txt\.gz: it is"),
-        ("train/train.article.txt.gz", lambda old: old[:-30], r"are cut short or damaged"),
-        ("Giga/input.txt", lambda old: b"one\n", r"Giga/input\.txt and .* different numbers of"),
-        (
-            "Giga/input.txt",
-            lambda old: b"\xff" + old,
-            r"Giga/input\.txt and .*: a line is no UTF-8",
-        ),
+        ("train/train.article.txt.gz", lambda old: old[:-30]),
+        ("Giga/input.txt", lambda old: b"one\n"),
+        ("Giga/input.txt", lambda old: b"\xff" + old),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(name, damage, message, unpacked, tmp_path):
-    path = unpacked / name
-    if damage is None:
-        path.unlink()
-    else:
-        path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=message):
-        list(write_splits(unpacked, tmp_path, 8))
+def test_what_is_wrong_with_a_file_is_said(name, damage, archive, tmp_path):
+    with tarfile.open(archive) as opened:
+        members = {entry.name: opened.extractfile(entry).read() for entry in opened}
+    members[f"sumdata/{name}"] = damage(members[f"sumdata/{name}"])
+    miniatures.write_tar(tmp_path / "a.tgz", members)
+    with pytest.raises(ValueError, match=rf"{name} and .* cannot be read together"):
+        list(write_splits(tmp_path / "a.tgz", tmp_path, 8))

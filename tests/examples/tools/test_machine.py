@@ -1,14 +1,8 @@
-"""What the recipes ask of the machine: modules, mappings, devices."""
+"""What the recipes ask of the machine: mappings, devices."""
 
 import environment
 import messages
 import pytest
-
-
-def test_missing_modules_are_named_with_the_extras_that_have_them():
-    environment.require_modules(["json", "csv"])
-    with pytest.raises(ValueError, match=r"no nosuch1 nosuch2, which .*'.\[fairseq,recipes\]'"):
-        environment.require_modules(["nosuch1", "json", "nosuch2"])
 
 
 def test_a_mapping_that_the_package_does_not_know_is_refused_with_its_own_words():

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from perplexity import count, log_probs, main, measure
+from perplexity import log_probs, main, measure
 
 from tests.examples.tools.test_batches import write_index
 
@@ -20,23 +20,17 @@ NATS = 1.25 + 0.75 + 0.125 + 2 + 0.5 + 3 + 0.0625 + 0.25
 LINES = ["In the beginning", "God said"]
 
 
-def scores(log=LOG):
-    return list(log_probs(log.split("\n")))
-
-
 def test_the_perplexity_of_a_word_spreads_all_nats_over_words_and_ends_of_lines():
-    found = measure(scores(), count(LINES), 8, "a.log")
+    found = measure(LOG.split("\n"), LINES, 8, "a.log")
     assert found["nats"] == pytest.approx(NATS, abs=1e-12)
     # 5 words, 2 ends
     assert found["word_perplexity"] == pytest.approx(math.exp(NATS / 7), rel=1e-12)
     assert f"{found['subword_perplexity']:.2f}" == "2.70"  # as fairseq logs it
-    characters = len("In the beginning\nGod said\n")
-    assert found["bits_per_character"] == pytest.approx(NATS / math.log(2) / characters, rel=1e-12)
 
 
 def test_words_of_a_text_without_subwords_have_one_perplexity():
     log = "INFO:fairseq_cli.eval_lm:0 the [-1.5]\t<unk> [-2.5]\t</s> [-0.5]\t</s> [-0.25]\n"
-    found = measure(scores(log), count([" the <unk> ", " "]), 4, "a.log")
+    found = measure([log], [" the <unk> ", " "], 4, "a.log")
     assert found["word_perplexity"] == found["subword_perplexity"]
     assert found["word_perplexity"] == pytest.approx(math.exp(4.75 / 4), rel=1e-12)
     assert (found["words"], found["lines"], found["unknown"]) == (2, 2, 1)
@@ -44,20 +38,13 @@ def test_words_of_a_text_without_subwords_have_one_perplexity():
 
 def test_brackets_and_numbers_that_are_words_are_no_scores():
     log = "INFO:fairseq_cli.eval_lm:7 [ [-1.0]\t[-9] [-2.0]\t] [-3.0]\n"
-    assert scores(log) == [("[", -1.0), ("[-9]", -2.0), ("]", -3.0)]
+    assert list(log_probs([log])) == [("[", -1.0), ("[-9]", -2.0), ("]", -3.0)]
 
 
-@pytest.mark.parametrize(
-    ("found", "subwords", "message"),
-    [
-        (scores(), 9, r"a\.log has the probabilities of 8 of the 9 subwords"),
-        (scores(), 7, r"of 8 of the 7 words: .*, or words of probability 0"),
-        ([("a", -1.0), ("b", math.nan)], 2, "a probability that is 0 or no number"),
-    ],
-)
-def test_what_has_no_probability_is_an_error(found, subwords, message):
-    with pytest.raises(ValueError, match=message):
-        measure(found, count(LINES), subwords, "a.log")
+@pytest.mark.parametrize(("log", "subwords"), [(LOG, 9), (LOG.replace("-3.000000", "-inf"), 8)])
+def test_what_has_no_probability_is_an_error(log, subwords):
+    with pytest.raises(ValueError, match=rf"a\.log has .* of 8 of the {subwords} subwords"):
+        measure(log.split("\n"), LINES, subwords, "a.log")
 
 
 def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):

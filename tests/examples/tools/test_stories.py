@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from stories import main, parse_story, write_splits
+from stories import parse_story, write_splits
 
 from tests.examples import miniatures
 from tests.examples.miniatures import lines
@@ -50,7 +50,7 @@ def test_pairs_are_in_the_order_of_the_list_and_those_without_a_side_are_counted
     out = tmp_path / "text"
     out.mkdir()
     listed = urls(tmp_path, "u1", "u3", "", "u2", "u4")  # an empty line names none
-    said = list(write_splits(out, archives, {"train": listed}, [2]))
+    said = list(write_splits(out, archives, {"train": listed}))
     assert said == ["train: 2 pairs; left out 2 without an article or a summary"]
     assert lines(out / "train.article") == ["A.", "B."]
     assert lines(out / "train.story") == [first, second]
@@ -58,21 +58,8 @@ def test_pairs_are_in_the_order_of_the_list_and_those_without_a_side_are_counted
     assert len(list(out.iterdir())) == 3  # and nothing besides
 
 
-@pytest.mark.parametrize(
-    ("wanted", "expected", "message"),
-    [
-        (["u1", "x"], 2, r"1 of the 2 stories of all_train.txt, such as \w+.story, are in none"),
-        (["u1"], 7, r"all_train\.txt gives 1 pairs, and 7 are expected"),
-    ],
-)
-def test_another_archive_or_list_is_named(wanted, expected, message, tmp_path):
+def test_another_archive_is_named(tmp_path):
     found = archive(tmp_path, {sha1("u1"): f"A.\n\n{TWO}"})
+    message = r"1 of the 2 stories of all_train.txt, such as \w+.story, are in none"
     with pytest.raises(ValueError, match=message):
-        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, *wanted)}, [expected]))
-
-
-def test_numbers_of_pairs_that_are_none_are_refused(capsys):
-    lists = ["train=a", "valid=b", "test=c"]
-    with pytest.raises(SystemExit):
-        main(["text", "--archives", "x", "--lists", *lists, "--expect", "1/2/-3"])
-    assert "PAIRS is '1/2/-3': give 3 numbers" in capsys.readouterr().err
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "u1", "x")}))

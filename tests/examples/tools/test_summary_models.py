@@ -21,7 +21,7 @@ def pairs(options):
 @pytest.mark.parametrize("word", ["softmax", "baseline:entmax", "sparse-enc:", "cross"])
 def test_a_name_that_is_none_is_refused_with_those_there_are(word):
     with pytest.raises(UsageError, match=f"the model got '{word}': give baseline, sparse-enc"):
-        canonical(word, "entmax15")
+        canonical(word)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(word):
         (
             "sparse-tl",
             4,
-            "attn-mapping softmax encoder-self-attn-mapping entmax15 "
-            "decoder-self-attn-mapping entmax15*3,softmax cross-attn-mapping entmax15*3,softmax",
+            "attn-mapping softmax encoder-self-attn-mapping sparsemax "
+            "decoder-self-attn-mapping sparsemax*3,softmax cross-attn-mapping sparsemax*3,softmax",
         ),
         ("sparse-ch:entmax", 4, "attn-mapping entmax copy-mapping softmax"),
         ("sparse-all:sparsemax", 4, "attn-mapping sparsemax"),
@@ -41,7 +41,7 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(word):
     ],
 )
 def test_a_sparse_model_is_sparse_where_its_name_says(model, layers, mappings):
-    options = pairs(options_of(canonical(model, "entmax15"), layers, 0)).items()
+    options = pairs(options_of(canonical(model), layers, 0)).items()
     found = (f"{name.removeprefix('--')} {text}" for name, text in options if "mapping" in name)
     assert " ".join(found) == mappings
 
