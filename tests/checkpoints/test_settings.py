@@ -40,6 +40,18 @@ def test_other_values_are_refused_wherever_they_are(where, value, wrap):
         check(where, some_setting=wrap(value))
 
 
+def test_settings_that_would_take_minutes_to_read_are_refused():
+    nested = 1
+    for _ in range(200):
+        nested = [nested]
+    for value, message in (
+        (nested, "is more than 20 levels deep"),
+        ([["x"] * 100] * 1000, "is behind more than 20,000 others"),
+    ):
+        with pytest.raises(UnsafeCheckpointError, match=message):
+            check(some_setting=value)
+
+
 @pytest.mark.parametrize("part", ["cfg", "args"])
 def test_settings_are_a_group(part):
     for value in ("model: {}", ["model"], 3, b"x"):
