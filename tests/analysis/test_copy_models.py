@@ -27,6 +27,8 @@ from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import batch, random_sentences
 
+pytestmark = pytest.mark.slow
+
 COPY = "entmax_copy_transformer"
 SHARED = {"share_all_embeddings": True}
 # Sparse enough that markers of the source get no weight at times

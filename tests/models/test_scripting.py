@@ -10,6 +10,8 @@ from fairseq_entmax.modules import MultiheadAttention
 from tests.language_models import ADAPTIVE, build_text_model, text_batch
 from tests.support import batch, build_classifier, build_model, padded, spread_scores, tiny_task
 
+pytestmark = pytest.mark.slow
+
 # Per-head alphas, mappings of heads apart, heads that are gone, gates, a layer without heads
 SHAPES = {
     "learned": {"attn_mapping": "entmax"},

@@ -22,6 +22,8 @@ from tests.analysis.kinds.made import binarise, words
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import random_sentences, tiny_task
 
+pytestmark = pytest.mark.slow
+
 ENTMAX = {"attn_mapping": "entmax"}
 GATED = {**ENTMAX, "head_gates": "encoder-self,cross"}
 SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8, 12, 10, 5, 7])

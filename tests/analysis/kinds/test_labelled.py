@@ -11,6 +11,8 @@ from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
 from tests.analysis.kinds import made
 from tests.analysis.kinds.made import CLASSES, model_of
 
+pytestmark = pytest.mark.slow
+
 TEXTS = 60
 
 

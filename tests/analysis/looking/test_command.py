@@ -11,6 +11,8 @@ from fairseq_entmax.analysis import look
 from fairseq_entmax.analysis.looking import page, session
 from fairseq_entmax.analysis.maps import decode_weights
 
+pytestmark = pytest.mark.slow
+
 CUT = "▁w1 w2 ▁w3 w4 w6"
 
 

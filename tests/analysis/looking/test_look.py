@@ -10,6 +10,8 @@ from fairseq_entmax.analysis import load_model, load_task, look, record_attentio
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import build_model, marked_task, spread_scores, tiny_task
 
+pytestmark = pytest.mark.slow
+
 TEXT = "w1 w2 w3 w4 w5"
 TRANSLATION = "w7 w2 w9"
 CUT = "▁w1 w2 ▁w3 w4 w6"  # as the folders' dictionaries have it
