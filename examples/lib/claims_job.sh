@@ -42,7 +42,7 @@ sparse-encoder) mapping=softmax options=(--encoder-self-attn-mapping sparsemax) 
 rise*-*) # rise50-sparsemax: alpha rises in the first 50 % of the updates
     share=${model%%-*} && share=${share#rise}
     mapping=${model#*-} options=(--alpha-warmup-updates "$((share * epochs * EPOCH_UPDATES / 100))") ;;
-*) mapping=$model options=() ;;
+*) mapping=$model options=(--alpha-warmup-updates 0) ;; # where the recipe has them rise
 esac
 on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()
 if [[ $device == cpu ]]; then on_device+=(--cpu); fi
@@ -82,7 +82,7 @@ prune() {
     is_kept "$name-pruned" || keep "$name-pruned" pruned --budget "${1/=/}" --from-run "$baseline" --search "$name-search"
     if [[ $1 == all=24 ]] && ! is_kept "$name-scratch"; then
         whole=$(updates_of "$baseline" "$name-search" "$name-pruned")
-        train_from_scratch "$name-scratch" "$name-pruned" "$whole" "$mapping"
+        train_from_scratch "$name-scratch" "$name-pruned" "$whole" "$mapping" "${options[@]}"
         keep "$name-scratch" scratch --budget "${1/=/}"
     fi
 }
@@ -97,7 +97,7 @@ make_model() {
     for run in "${runs[@]}"; do is_kept "$run" || missing=1; done
     if ((!missing)); then return; fi
     train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
-        ${options[@]+"${options[@]}"} ${from_scratch[@]+"${from_scratch[@]}"}
+        "${options[@]}" ${from_scratch[@]+"${from_scratch[@]}"}
     is_kept "$baseline" || keep "$baseline" trained
     if ((${#runs[@]} == 1)); then return; fi
     if ! is_kept "$baseline-continued"; then
@@ -112,7 +112,8 @@ equal_time() {
     if is_kept "$baseline-equaltime" || [[ ! -f $(best_of "$baseline") || ! -f $(best_of "$reference") ]]; then return; fi
     updates=$(updates_of "$reference")
     updates=$(python3 "$TOOLS/claims_speed.py" updates "$record/speed.json" entmax-large entmax15-large "$updates")
-    train_run "$baseline-equaltime" updates "$updates" "$mapping" "${larger[@]}" ${from_scratch[@]+"${from_scratch[@]}"}
+    train_run "$baseline-equaltime" updates "$updates" "$mapping" "${larger[@]}" "${options[@]}" \
+        ${from_scratch[@]+"${from_scratch[@]}"}
     keep "$baseline-equaltime" equaltime
 }
 

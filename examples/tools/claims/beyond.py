@@ -7,8 +7,8 @@ from scipy import stats
 
 from claims import measures, record, rules, statistics, words
 from claims.correia import trajectories
-from claims.measures import FIXED, LEARNED, LITTLE, PLAIN, SOFTMAX, gap, more, timed_run
-from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
+from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, more, timed_run
+from claims.record import ATTENTIONS, Corpus, Run
 from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding
 
 EQUAL_TIME = 0.1  # timings of a shared machine differ as much
@@ -35,20 +35,6 @@ def equal_time(corpus: Corpus) -> Finding:
     one, other = pairs[0]
     updates = f"{one.updates} updates take as long as the {other.updates} of 1.5-entmax"
     return rules.several({"loss": loss, "BLEU": bleu}).beside(updates)
-
-
-def equal_updates(corpus: Corpus) -> Finding:
-    found = {}
-    for name, size in (("large", PLAIN), ("small", LITTLE)):
-        try:
-            pairs = corpus.pairs({"model": LEARNED}, {"model": FIXED}, **size)
-        except NotInRecord:
-            if name == "large":
-                raise
-            continue
-        measures.require_equal_updates(pairs)
-        found[name] = more(gap(pairs, _gain), 0.01, digits=4)
-    return rules.several(found)._replace(decision=found["large"].decision)
 
 
 def alpha_start(corpus: Corpus) -> Finding:

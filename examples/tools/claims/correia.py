@@ -27,7 +27,17 @@ from claims.record import (
     Pairs,
     Run,
 )
-from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, several
+from claims.rules import (
+    FAILS,
+    HOLDS,
+    LEVEL,
+    ONE_SEED,
+    UNDECIDED,
+    UNFORMED,
+    Decision,
+    Finding,
+    several,
+)
 
 SPARSE = (FIXED, LEARNED)
 NEAR_TWO, BELOW_FIXED = 1.75, 1.5
@@ -44,13 +54,6 @@ def _learned(corpus: Corpus) -> list[Run]:
 
 def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
     return corpus.pairs({"model": model}, {"model": other}, **PLAIN)
-
-
-def bleu(corpus: Corpus) -> Finding:
-    return of_models(
-        SPARSE,
-        lambda model: measures.compare_bleu(_against(corpus, model), rules.within, limit=0.5),
-    )
 
 
 # --- the distribution of α ----------------------------------------------------
@@ -352,7 +355,7 @@ def questions(corpus: Corpus) -> Finding:
         heads = measures.encoders(corpus, model)
         found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
         verdict, why = found.decision
-        return found.but(UNDECIDED, f"{why}, {unseen}") if verdict == FAILS else found
+        return found.but(UNDECIDED, f"{why}, {unseen}") if verdict == UNFORMED else found
 
     return of_models((SOFTMAX, *SPARSE), judge)
 

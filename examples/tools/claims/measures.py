@@ -10,7 +10,17 @@ import numpy
 from claims import record, statistics, words
 from claims.modes import Array
 from claims.record import PRUNED, TRAINED, Corpus, Head, NothingToJudge, NotInRecord, Pairs, Run
-from claims.rules import Decision, Finding, in_each, loses_at_most, more_than, over_heads, several
+from claims.rules import (
+    FAILS,
+    UNFORMED,
+    Decision,
+    Finding,
+    in_each,
+    loses_at_most,
+    more_than,
+    over_heads,
+    several,
+)
 from claims.statistics import Bootstrap, HeadStatistic
 from claims.words import name_of, of_bootstrap, signed
 
@@ -124,7 +134,10 @@ def heads_exist(
     scores = [(score(head), named(head), head.run.seed) for own in heads for head in own]
     best, name, seed = max(scores)
     test = f"the best: {words.number(100 * best, digits)} % ({name} of seed {seed})"
-    return Finding(in_each(found, "such a head"), words.counts(found), test)
+    decision = in_each(found, "such a head")
+    if decision.verdict == FAILS:
+        decision = Decision(UNFORMED, decision.why)
+    return Finding(decision, words.counts(found), test)
 
 
 def of_heads(

@@ -102,6 +102,12 @@ class Run:
         return float(self.translation["bleu"])
 
     @property
+    def brevity(self) -> float:
+        """BLEU's penalty for translations that are shorter than the references, 1 for none."""
+        hypotheses, references = self.sentences[:, :2].sum(0)
+        return float(numpy.exp(min(0.0, 1 - references / hypotheses)))
+
+    @property
     def losses(self) -> list[float]:
         """The validation loss after each epoch, without label smoothing, in bits a token."""
         found = [float(point[LOSS]) for point in self.curve if point.get(LOSS) is not None]

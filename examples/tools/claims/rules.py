@@ -13,7 +13,8 @@ from claims.words import listed
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
 UNMEASURED = "not measured"  # the record lacks the runs
-OPEN = (UNDECIDED, UNMEASURED)
+UNFORMED = "has not formed here"  # no model has heads of the kind: that refutes no claim on them
+OPEN = (UNDECIDED, UNMEASURED, UNFORMED)
 LEVEL = 0.05  # of all tests
 
 
@@ -53,10 +54,11 @@ class Claim(NamedTuple):
     measure: str
     judge: Judge
     counted: bool = False
+    pooled: bool = False  # the judge takes several corpora
 
-    def judged(self, corpus: Corpus) -> Finding:
+    def judged(self, *corpora: Corpus) -> Finding:
         try:
-            return self.judge(corpus)
+            return self.judge(corpora) if self.pooled else self.judge(*corpora)
         except NotInRecord as error:
             undecided = isinstance(error, NothingToJudge)
             return Finding(Decision(UNDECIDED if undecided else UNMEASURED, f"{error}"))
@@ -157,7 +159,7 @@ def over_heads(
 
 
 def negated(decision: Decision) -> Decision:
-    other = {HOLDS: FAILS, FAILS: HOLDS}.get(decision.verdict, UNDECIDED)
+    other = {HOLDS: FAILS, FAILS: HOLDS, UNFORMED: HOLDS}.get(decision.verdict, UNDECIDED)
     return Decision(other, decision.why)
 
 
@@ -167,7 +169,8 @@ def several(findings: Mapping[str, Finding]) -> Finding:
     The claim holds where all of them do, and does not where one does not.
     """
     verdicts = {found.decision.verdict for found in findings.values()}
-    verdict = FAILS if FAILS in verdicts else HOLDS if verdicts == {HOLDS} else UNDECIDED
+    verdict = HOLDS if verdicts == {HOLDS} else UNDECIDED
+    verdict = next((one for one in (FAILS, UNFORMED) if one in verdicts), verdict)
     reasons: dict[str, list[str]] = {}
     for name, found in findings.items():
         if found.decision.verdict == verdict:

@@ -192,30 +192,6 @@ def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
     return _by_seed([one for one in strata if pairs(one)], share, 0.5, pairs)
 
 
-def concentration(strata: Sequence[Stratum]) -> HeadStatistic | None:
-    """What the largest quarter of each stratum's heads have, against sticks broken at random.
-
-    A stick that is broken at random into as many parts (Dirichlet with all parameters 1; MacArthur
-    1957) is as uneven as parts are of which nothing is known but their sum.
-    """
-
-    def share(one: Stratum, random: Random | None) -> Array:
-        parts = numpy.asarray(one.first)[numpy.newaxis] / numpy.sum(one.first)
-        if random is not None:
-            parts = random.dirichlet(numpy.ones(len(one.first)), DRAWS)
-        return numpy.sort(parts, axis=1)[:, -_quarter(len(one.first)) :].sum(axis=1)
-
-    informative = [one for one in strata if len(one.first) > 1]
-    expected = [broken_stick_share(len(one.first)) for one in informative]
-    return _by_seed(informative, share, float(numpy.mean(expected)) if expected else 0.0)
-
-
-def broken_stick_share(parts: int) -> float:
-    """What the largest quarter of a stick broken at random into so many parts has on average."""
-    lengths = [sum(1 / n for n in range(rank, parts + 1)) / parts for rank in range(1, parts + 1)]
-    return float(sum(lengths[: _quarter(parts)]))
-
-
 def chosen_more_often(draws: Sequence[Draw]) -> HeadStatistic | None:
     """How much more often marked heads are chosen than others, as a difference of shares.
 
@@ -257,10 +233,6 @@ def _by_seed(
         greater.append(float(1 + (drawn >= values[seed] - 1e-12).sum()) / (1 + DRAWS))
         less.append(float(1 + (drawn <= values[seed] + 1e-12).sum()) / (1 + DRAWS))
     return HeadStatistic(values, chance, combined_p(greater), combined_p(less)) if values else None
-
-
-def _quarter(heads: int) -> int:
-    return max(1, round(heads / 4))
 
 
 def _orders(values: Array, random: Random | None) -> Array:

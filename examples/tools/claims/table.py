@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 
 from claims import record, rules, words
+from claims.degrees import bits
 from claims.niculae_blondel import MAPPINGS
 from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
 from claims.rules import LEVEL, OPEN, Claim, Finding
@@ -24,7 +25,7 @@ QUICK = (
 SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
-NAMES = {**words.NAMES, **MAPPINGS}
+TOGETHER = "all corpora"
 ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
 
@@ -42,18 +43,19 @@ def _claims() -> dict[str, Claim]:
             for model in entry.get("models", [""]):
                 own = {**given, **({"model": model} if model else {})}
                 text, measure = (
-                    entry[part].replace("{model}", NAMES.get(model, model))
+                    entry[part].replace("{model}", MAPPINGS.get(model) or words.name_of(model))
                     for part in ("text", "measure")
                 )
                 found[".".join(filter(None, [module, key, model]))] = Claim(
-                    paper, source, text, measure, partial(judge, **own), entry.get("counted", False)
+                    *(paper, source, text, measure, partial(judge, **own)),
+                    *(entry.get(kind, False) for kind in ("counted", "pooled")),
                 )
     return found
 
 
 CLAIMS = _claims()  # by names such as voita.few_heads.softmax
 # Of each claim what each corpus says, by its name
-Findings = Sequence[tuple[Claim, Mapping[str, Finding]]]
+Findings = Sequence[tuple[Claim, dict[str, Finding]]]
 
 
 def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
@@ -61,6 +63,9 @@ def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
         (claim, {corpus.name: claim.judged(corpus) for corpus in corpora})
         for claim in CLAIMS.values()
     ]
+    for claim, each in findings:
+        if claim.pooled and len(corpora) > 1:
+            each[TOGETHER] = claim.judged(*corpora)
     parts = [
         "# Do the papers' claims hold?",
         *([QUICK] if about["quick"] else []),
@@ -74,8 +79,8 @@ def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
         "Behind a mean stands, in brackets, its interval of 95 % over seeds, and of some numbers each seed's.",
         *_details(findings),
         "## The runs",
-        "Means over seeds; BLEU with each seed's. CPU hours are of all attempts, also those that were cut off. A training "
-        "was ended by its length, or by patience: its loss fell no more. The loss is of the test set, in nats a token. How much the "
+        "Means over seeds; BLEU with each seed's, and the penalty for brevity that is in it. CPU hours are of all attempts, also those that were cut off. A training "
+        "was ended by its length, or by patience: its loss fell no more. The loss is of the test set, without label smoothing, in bits a token. How much the "
         "validation's fell in the last epoch tells how far from its end a training was only among those of one schedule, as the "
         "loss falls with the rate, which ends at 0. Density and α are means over heads of the encoder, of the decoder's self-attention, and of the "
         "cross-attention.",
@@ -104,11 +109,13 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
 
 def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
     names = [corpus.name for corpus in corpora]
-    rows = [["claim", "source", *names, "agree"]]
+    rows = [["claim", "source", *names, "together"]]
     for claim, each in findings:
         verdicts = [each[name].decision.verdict for name in names]
         decided = [verdict for verdict in verdicts if verdict not in OPEN]
-        agree = "–" if len(decided) < 2 else "yes" if len(set(decided)) == 1 else "no"
+        agree = "–" if len(decided) < 2 else "agree" if len(set(decided)) == 1 else "disagree"
+        if TOGETHER in each:
+            agree = each[TOGETHER].decision.verdict
         rows.append([claim.text, claim.source, *verdicts, agree])
     return _table(rows)
 
@@ -153,7 +160,7 @@ def _cell(said: Mapping[str, str]) -> str:
 
 
 def _run_rows(corpus: Corpus) -> list[list[str]]:
-    titles = "model, size, role, BLEU, chrF, loss, last epoch, updates, epochs, ended by, CPU hours"
+    titles = "model, size, role, BLEU, brevity, chrF, loss, last epoch, updates, epochs, ended by, CPU hours"
     models = list(words.NAMES)
 
     def place(run: Run) -> tuple[Any, ...]:
@@ -173,8 +180,9 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
                 one.size,
                 one.role if one.budget is None else f"{one.budget} {one.role}",
                 _mean(bleu) + (f" {words.of_seeds(bleu)}" if len(runs) > 1 else ""),
+                _mean([run.brevity for run in runs], 3),
                 _mean([run.translation["chrf"] for run in runs]),
-                _mean([run.analyzed["loss"] for run in runs], 3),
+                _mean([bits(run) for run in runs], 3),
                 f"{_mean([-100 * fall for fall in falls], 1)} %" if falls else "–",
                 _mean([run.updates for run in runs], 0),
                 _mean([run.epochs for run in runs], 1),

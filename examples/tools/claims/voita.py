@@ -11,6 +11,7 @@ import numpy
 from scipy import stats
 
 from claims import measures, roles, rules, statistics, words
+from claims.baan import LOSS, removals
 from claims.measures import ALL, PLAIN, pruned_with_baseline, survivors
 from claims.record import (
     ATTENTIONS,
@@ -65,18 +66,21 @@ def _confidence(head: Head) -> float:
 
 
 def few_heads(corpus: Corpus, model: str) -> Finding:
-    heads = _encoder(corpus, model)
-
-    def uneven(heads: Sequence[Head]) -> statistics.HeadStatistic | None:
-        return statistics.concentration(statistics.strata_of(heads, _layer, _relevance, _relevance))
-
-    tested = uneven(heads)
-    found = measures.of_heads(tested, SAME, 0)
-    first = [max(map(_relevance, own)) for own in measures.encoders(corpus, model, layer=0)]
-    return found.beside(
-        f"{_by_layer(heads, uneven)}; by a stick broken at random {tested.chance if tested else 0:.2f}; "
-        f"the most relevant head of the lowest layer has {numpy.mean(first):.2f}"
-    )
+    """By removal: relevance has no distribution that it could be held against."""
+    shares, most = [], []
+    for run in corpus.of(model=model, **PLAIN):
+        harms = {name: max(one["change"], 0.0) for name, one in removals(run, LOSS).items()}
+        layers: dict[int, list[float]] = {}
+        for head in run.each_head(ENCODER_SELF):
+            layers.setdefault(head.layer, []).append(harms[head.name])
+        for own in layers.values():
+            own.sort(reverse=True)
+        quarters = [sum(own[: len(own) // 4]) / sum(own) for own in layers.values() if any(own)]
+        shares.append(float(numpy.mean(quarters)))
+        most.append(max(map(max, layers.values())))
+    decision = rules.more_than(numpy.subtract(shares, 0.5), against="0.5")
+    values = f"{words.as_share(shares)}; the most harmful costs {', '.join(map(words.number, most))} nats a token"
+    return Finding(decision, values, "interval over seeds, of what is above 0.5")
 
 
 def confidence(corpus: Corpus, model: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy
@@ -15,9 +16,12 @@ NAMES = {
     "sparsemax": "sparsemax",
     "entmax": "learned α",
 }
+RISING = re.compile(r"rise(\d+)-(.*)")  # models of claims_job.sh
 
 
 def name_of(model: str) -> str:
+    if rising := RISING.fullmatch(model):
+        return f"{name_of(rising[2])}, rising in {rising[1]} %"
     return NAMES.get(model, model)
 
 

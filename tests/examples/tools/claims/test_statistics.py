@@ -11,10 +11,8 @@ from claims.statistics import (
     Draw,
     Stratum,
     bleu,
-    broken_stick_share,
     chosen_more_often,
     combined_p,
-    concentration,
     holm,
     paired_bootstrap,
     rank_correlation,
@@ -150,21 +148,3 @@ def test_counts_of_one_model_are_fishers_exact_test_and_of_several_added_up():
     pairs = itertools.product(one.items(), repeat=2)
     assert tested.greater == pytest.approx(sum(p * q for (a, p), (b, q) in pairs if a + b >= 3))
     assert chosen_more_often([Draw(1, 4, 4, 2, 2), Draw(2, 4, 0, 2, 0)]) is None
-
-
-def test_the_largest_quarter_of_a_stick_has_what_draws_of_it_have():
-    for parts, largest in ((4, 1), (8, 2), (12, 3)):
-        sticks = numpy.random.default_rng(3).dirichlet(numpy.ones(parts), 200_000)
-        expected = numpy.sort(sticks, axis=1)[:, -largest:].sum(axis=1).mean()
-        assert broken_stick_share(parts) == pytest.approx(expected, abs=1e-3)
-
-
-def test_heads_are_more_or_less_uneven_than_a_stick_broken_at_random():
-    uneven, even = (
-        concentration([Stratum(seed, shares, shares) for seed in (1, 2)])
-        for shares in ([0.6, 0.3, *[0.1 / 6] * 6], [0.125] * 8)
-    )
-    assert uneven.values == [pytest.approx(0.9)] * 2
-    assert uneven.greater < 0.01
-    assert even.values == [0.25, 0.25]
-    assert even.less < 0.05 < 0.9 < even.greater
