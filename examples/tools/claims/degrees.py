@@ -116,5 +116,6 @@ def _found(
         why = f"every value of the interval is {side} {limit}"
         decision = Decision(HOLDS if is_within else FAILS, why)
     number = sum(map(len, of_settings.values()))
-    test = f"interval over {number} pairs of seeds, {', '.join(of_settings)}"
-    return Finding(decision, f"{mean} [{', '.join(ends)}] {shown}", test)
+    test = f"interval over {number} pairs of runs with equal seeds, {', '.join(of_settings)}"
+    reach = "" if math.isnan(interval[1]) else f" [{', '.join(ends)}]"
+    return Finding(decision, f"{mean}{reach} {shown}", test)
