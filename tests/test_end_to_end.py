@@ -146,7 +146,7 @@ def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
-    options.append("+model.alpha_warmup_updates=1000")
+    options.append("model.alpha_warmup_updates=1000")
     loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]
     hydra_train(data, tmp_path / "hydra", "optimization.max_epoch=1", *options, *loss)
     layers = {name: list(heads) for name, heads in lines(tmp_path / "hydra")[-1]["alpha"].items()}

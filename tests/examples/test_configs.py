@@ -20,7 +20,7 @@ ROOT = EXAMPLES.parent
 def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> dict[str, Any]:
     """The options of fairseq-train in some arrays of a dataset.sh; `given` are a user's own."""
     script = (
-        f"set -eu; REST=({given}); ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
+        f"set -eu; REST=({given}) MAPPING=entmax ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
         "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; "
         "source $ROOT/examples/lib/pruning.sh; "
         "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "
@@ -52,6 +52,15 @@ def test_the_rate_falls_to_0_at_the_end_unless_another_schedule_is_given(recipe:
     # fairseq takes the option of none of the other schedules
     for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
         assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
+
+
+def test_alpha_rises_in_the_first_half_unless_a_model_is_trained_on_or_it_is_said_otherwise() -> (
+    None
+):
+    found = options_of("bible_es_en", "TRAINING")
+    assert int(found["alpha_warmup_updates"]) == int(found["total_num_update"]) // 2
+    for given in ("--alpha-warmup-updates 0", "--finetune-from-model=whole.pt"):
+        assert "alpha_warmup_updates" not in options_of("bible_es_en", "TRAINING", given=given)
 
 
 def same(option: Any, setting: Any) -> bool:
