@@ -138,6 +138,7 @@ def random_data(count: int = 12) -> Iterator[Example]:
         for attention, queries in ((ENCODER_SELF, keys), (CROSS, 2 + number % 5)):
             scores = torch.randint(0, 4, (3, queries, keys), generator=generator).float()
             scores[..., -1] += 1.0
+            scores[0, ::2, :-1] = 0.0  # queries with weight on the end alone
             example.weights[attention] = scores / scores.sum(dim=-1, keepdim=True)
         yield example
 
