@@ -108,10 +108,10 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
 
 
 def _present(loaded: LoadedModel, name: str) -> dict[str, dict[str, list[float | None]]]:
-    """What the heads that learn such a value have in the model, as records have it."""
+    """What the heads that learn such a value, or rise to it, have in the model, as records have it."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for attention, layer, module in attention_modules(loaded.model):
-        if module.mapping is not None and name in module.mapping.learned:
+        if module.mapping is not None and name in module.mapping.changing:
             values = module.mapping.head_values()[name].tolist()
             found.setdefault(attention, {})[str(layer)] = [
                 _known(round(value, DIGITS)) for value in values

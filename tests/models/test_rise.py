@@ -10,6 +10,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.analysis.entries import training_records
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.pruning import Head, prune_checkpoint
@@ -59,6 +60,11 @@ def test_a_checkpoint_has_the_alpha_of_its_update_and_training_goes_on_to_the_bi
     assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
     assert read_record(tmp_path / "alpha.jsonl") == record
     assert record[0]["alpha"]["cross"]["1"] == [1.0]
+    loaded = SimpleNamespace(
+        model=resumed.get_model(), path=tmp_path / "middle.pt", updates=resumed.get_num_updates()
+    )
+    lines = training_records(loaded)["alpha"]
+    assert (lines[0]["values"]["cross"]["1"], lines[-1]["values"]["cross"]["1"]) == ([1.0], [2.0])
 
 
 def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_begins_anew(tmp_path):
