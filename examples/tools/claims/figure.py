@@ -21,10 +21,11 @@ COLOURS = {
 }
 # What is far worse than softmax is out of the figure, and said below it
 MOST_ABOVE = 0.25
+FROM_THE_START, RISES = "sparse from the start", "sparse by degrees"
 
 
 def points(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
-    """Runs of a mapping that all attentions have; those with the rise of half the updates."""
+    """Runs of a mapping that all attentions have, of settings in which some rose for half the updates."""
     found: list[dict[str, Any]] = []
     for corpus in corpora:
         for run in corpus.runs:
@@ -36,13 +37,18 @@ def points(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
                     {
                         "setting": f"{corpus.name}, {run.size}",
                         "mapping": name_of(mapping),
-                        "rise": "with the rise" if rising else "without",
+                        "rise": RISES if rising else FROM_THE_START,
                         "density": mean_of(ATTENTIONS, "density")(run),
                         "bits": bits(run),
                     }
                 )
     dense = {one["setting"]: one["bits"] for one in found if one["mapping"] == name_of("softmax")}
-    return [one for one in found if one["bits"] < dense[one["setting"]] + MOST_ABOVE]
+    shown = {one["setting"] for one in found if one["rise"] == RISES}
+    return [
+        one
+        for one in found
+        if one["setting"] in shown and one["bits"] < dense[one["setting"]] + MOST_ABOVE
+    ]
 
 
 def draw(corpora: Iterable[Corpus], target: Path) -> None:
@@ -62,7 +68,7 @@ def draw(corpora: Iterable[Corpus], target: Path) -> None:
                 domain=[*scale], range=[*scale.values()]
             ),
             shape=altair.Shape("rise:N", title=None).scale(
-                domain=["without", "with the rise"], range=["triangle-up", "circle"]
+                domain=[FROM_THE_START, RISES], range=["triangle-up", "circle"]
             ),
         )
         .facet(column=altair.Column("setting:N", title=None))
