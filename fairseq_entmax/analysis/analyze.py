@@ -18,7 +18,6 @@ from fairseq_entmax.analysis import document, generation, kinds, loading, summar
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
-    GENERATED,
     HELP_ALL,
     MAPS,
     add_analyze_options,
@@ -29,7 +28,8 @@ from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.shares import Shares, shares_of
+from fairseq_entmax.analysis.importance_shares import Shares, shares_of
+from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,

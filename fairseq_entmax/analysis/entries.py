@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
-from fairseq_entmax.analysis.importance.shares import Shares, evenly_spread
+from fairseq_entmax.analysis.importance_shares import Shares, evenly_spread
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.start_and_end import Line, lines_of_checkpoint

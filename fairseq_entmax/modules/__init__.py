@@ -3,7 +3,8 @@
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.modules.attention import Heads, MultiheadAttention
+from fairseq_entmax.modules.attention import MultiheadAttention
+from fairseq_entmax.modules.base import Heads
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.modules.masks import mark_future_mask

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
-from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.modules import fused, incremental, masks
-from fairseq_entmax.modules.fused import has_hook
-from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.projections import keep_first_heads, weighted_sum
-from fairseq_entmax.modules.scripting import (
-    Scriptable,
-    ScriptableAttention,
-    with_constants,
-)
+from fairseq_entmax.modules.base import AttentionWithHeads, has_hook
+from fairseq_entmax.modules.projections import weighted_sum
 
 
-@dataclass(frozen=True)
-class Heads:
-    """The heads of one attention in one layer."""
-
-    number: int
-    mapping: Mapping | None  # None where there are no heads
-    gate: HardConcreteGate | None = None
-
-
-class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
+class MultiheadAttention(AttentionWithHeads):
     """fairseq's multihead attention with its softmax replaced by a mapping.
 
     fairseq's own forward pass does the projections, the masks, the cache of incremental
@@ -62,91 +41,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
             alone, where the mapping needs that.
     """
-
-    scriptable_class = ScriptableAttention
-
-    # Linear layers; what stands in for them where there are no heads
-    q_proj: Any
-    k_proj: Any
-    v_proj: Any
-    out_proj: Any
-
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        mapping: Mapping | None,
-        kept_heads: int | None = None,
-        gate: HardConcreteGate | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **options)
-        number = num_heads if kept_heads is None else kept_heads
-        noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
-        self._take(Heads(number, mapping, gate), *noise)
-
-    @classmethod
-    def replacing(
-        cls,
-        stock: FairseqMultiheadAttention,
-        heads: Heads,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
-    ) -> MultiheadAttention:
-        """An attention with all that one of fairseq's has, which is not to be used any more."""
-        attention = cls.__new__(cls)
-        # All that its constructor made, whichever arguments this fairseq's has
-        attention.__dict__.update(stock.__dict__)
-        attention._take(heads, q_noise, qn_block_size)
-        return attention
-
-    def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
-        """Have these heads, in the place of as many or more."""
-        if heads.number != self.num_heads:
-            if not 0 <= heads.number < self.num_heads:
-                raise ValueError(
-                    f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
-                )
-            if self.bias_k is not None:
-                raise ValueError("an attention with add_bias_kv keeps all its heads")
-            keep_first_heads(self, heads.number, q_noise, block_size)
-        mapping, gate = heads.mapping, heads.gate
-        if (mapping is None) != (self.num_heads == 0):
-            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
-        if gate is not None and gate.num_heads != self.num_heads:
-            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
-        has_more_keys = self.bias_k is not None or self.add_zero_attn
-        if mapping is not None and mapping.needs_words_alone and has_more_keys:
-            option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
-            raise ValueError(
-                f"an attention with {option} has a key that is no word, and no place for a mapping "
-                f"by the order and number of words, such as fusedmax: drop {option}, or use another "
-                f"mapping than {type(mapping).__name__}"
-            )
-        self.mapping = mapping
-        self.gate = gate
-        self.filled: list[str] = []
-        self.scores_of: tuple[int, ...] = ()
-        self._observers: list[Callable[[Tensor], None]] = []
-        # Otherwise fairseq calls torch's fused attention, which never shows the scores
-        self.skip_embed_dim_check = True
-
-    def scriptable_form(self) -> FairseqMultiheadAttention:
-        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference."""
-        return with_constants(self, super().scriptable_form())
-
-    @contextmanager
-    def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
-        """Call ``observer`` with the weights of each call while this is open.
-
-        They are ``(batch, heads, queries, keys)``, before dropout and gates, float32 (float64 for
-        a float64 model). Kernels that never hold weights stand back meanwhile.
-        """
-        self._observers.append(observer)
-        try:
-            yield
-        finally:
-            self._observers.remove(observer)
 
     def forward(
         self,
@@ -178,13 +72,13 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
             return self._without_heads(query, key, need_weights, need_head_weights)
         if incremental_state is not None:
             scores_too = before_softmax or (need_head_weights and bool(self.scores_of))
-            if attn_mask is None and not scores_too and not self._is_watched():
+            if attn_mask is None and not scores_too and not self.is_watched():
                 wants = need_weights or need_head_weights
                 found = incremental.attend(
                     self, query, key, key_padding_mask, incremental_state, static_kv, wants
                 )
                 if found is not None:
-                    return self._output(found[0]), _asked(found[1], need_weights, need_head_weights)
+                    return self.output(found[0]), _asked(found[1], need_weights, need_head_weights)
             incremental.as_fairseq_reads(self, incremental_state)
         is_whole = key is not None and incremental_state is None and not static_kv
         asks_more = before_softmax or need_head_weights
@@ -197,11 +91,11 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
                 )
             finally:
                 self.skip_embed_dim_check = True
-        wants_weights = need_weights or need_head_weights or before_softmax or self._is_watched()
+        wants_weights = need_weights or need_head_weights or before_softmax or self.is_watched()
         if key is not None and incremental_state is None and not wants_weights:
             heads = fused.attend(self, query, key, value, key_padding_mask, attn_mask)
             if heads is not None:
-                return self._output(heads), None
+                return self.output(heads), None
         scores, values = super().forward(
             query,
             key,
@@ -220,7 +114,7 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         probs = self.mapping(wide)
         for observer in self._observers:
             observer(probs)
-        output = self._output(weighted_sum(self.dropout_module(probs.to(scores.dtype)), values))
+        output = self.output(weighted_sum(self.dropout_module(probs.to(scores.dtype)), values))
         if need_head_weights and self.scores_of:
             # As a result of the layer, which --checkpoint-activations gives gradients
             probs = torch.cat([probs, wide[:, list(self.scores_of)]], 1)
@@ -237,16 +131,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         reordered: Any = super().reorder_incremental_state(incremental_state, new_order)
         return reordered
 
-    def _is_watched(self) -> bool:
-        """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
-        mapping: Any = self.mapping
-        return bool(
-            self._observers
-            or any(map(has_hook, mapping.modules()))
-            or not mapping.is_fused_forward()
-            or compat.has_global_hooks()
-        )
-
     def _is_fairseqs(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
         """Whether fairseq's own attention does all that this one would, and just that.
 
@@ -258,17 +142,10 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
             and self.mapping.is_softmax
             and self.gate is None
             and self.num_heads * self.head_dim == self.embed_dim
-            and not self._is_watched()
+            and not self.is_watched()
             and not any(map(_is_changed, projections))
             and masks.leave_each_query_a_key(key_padding_mask, attn_mask)
         )
-
-    def _output(self, heads: Tensor) -> Tensor:
-        """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
-        if self.gate is not None:
-            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
-        batch, _, queries, _ = heads.shape
-        return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
@@ -281,19 +158,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         weights = query.new_zeros((query.size(1), query.size(0), keys), dtype=wide)
         return output.expand_as(query), weights[None] if need_head_weights else weights
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        """Keep the present value of what the mapping learns where a checkpoint lacks it."""
-        if isinstance(self.mapping, HeadsApart):
-            self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
-        if self.mapping is not None:
-            # What is filled in is stored by our own factor
-            self.mapping.convert(state_dict, f"{prefix}mapping.")
-        learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
-        self.filled = compat.fill_in(state_dict, learned)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 def _is_changed(projection: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from fairseq.modules import FairseqDropout
@@ -14,15 +14,13 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.kernels.tracing import outside_graphs
 from fairseq_entmax.modules import masks
+from fairseq_entmax.modules.base import AttentionWithHeads, has_hook
 from fairseq_entmax.modules.projections import split_heads
-
-if TYPE_CHECKING:
-    from fairseq_entmax.modules.attention import MultiheadAttention
 
 
 @outside_graphs
 def attend(
-    attention: MultiheadAttention,
+    attention: AttentionWithHeads,
     query: Tensor,
     key: Tensor,
     value: Tensor | None,
@@ -70,7 +68,7 @@ def attend(
 
 
 def _function(
-    attention: MultiheadAttention,
+    attention: AttentionWithHeads,
     query: Tensor,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
@@ -90,16 +88,6 @@ def _function(
 def _is_changed(dropout: Any) -> bool:
     """Whether it is another module than fairseq's, or somebody sees what it is given."""
     return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or has_hook(dropout)
-
-
-def has_hook(module: Any) -> bool:
-    """Whether somebody sees, or changes, what a module does."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
 
 
 def softmax_attention(

@@ -7,7 +7,7 @@ the rest, where there is a kernel. What reads the cache finds it in fairseq's fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +16,8 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
+from fairseq_entmax.modules.base import AttentionWithHeads
 from fairseq_entmax.modules.step_caches import PADDING, HypothesesCache, SourceCache
-
-if TYPE_CHECKING:
-    from fairseq_entmax.modules.attention import MultiheadAttention
 
 State = dict[str, dict[str, Any]]
 
@@ -29,7 +27,7 @@ _STATE, _SETTINGS = "attn_state", "attn_step"
 
 @outside_graphs
 def attend(
-    attention: MultiheadAttention,
+    attention: AttentionWithHeads,
     query: Tensor,
     key: Tensor | None,
     key_padding_mask: Tensor | None,
@@ -63,14 +61,14 @@ def attend(
     return heads, None if probs is None else probs.unsqueeze(2)
 
 
-def as_fairseq_reads(attention: MultiheadAttention, state: State) -> None:
+def as_fairseq_reads(attention: AttentionWithHeads, state: State) -> None:
     """Give the cache of an attention the form that fairseq's own writes to."""
     cache = attention.get_incremental_state(state, _STATE)
     if isinstance(cache, HypothesesCache | SourceCache):
         attention.set_incremental_state(state, _STATE, {PADDING: None, **cache})
 
 
-def reorder(attention: MultiheadAttention, state: State | None, new_order: Tensor) -> bool:
+def reorder(attention: AttentionWithHeads, state: State | None, new_order: Tensor) -> bool:
     """Select hypotheses, if they have a cache of this module's."""
     cache = None if state is None else attention.get_incremental_state(state, _STATE)
     if not isinstance(cache, HypothesesCache | SourceCache):
@@ -79,7 +77,7 @@ def reorder(attention: MultiheadAttention, state: State | None, new_order: Tenso
     return True
 
 
-def _asks_more(attention: MultiheadAttention, query: Tensor) -> bool:
+def _asks_more(attention: AttentionWithHeads, query: Tensor) -> bool:
     """Whether more is asked for than kernels do."""
     dropout = attention.dropout_module
     drops = attention.training or (dropout.p > 0 and dropout.apply_during_inference)
@@ -87,7 +85,7 @@ def _asks_more(attention: MultiheadAttention, query: Tensor) -> bool:
     return drops or has_more_keys or query.size(0) != 1 or torch.is_grad_enabled()
 
 
-def _epsilon_of(attention: MultiheadAttention, query: Tensor, state: State) -> Tensor | None:
+def _epsilon_of(attention: AttentionWithHeads, query: Tensor, state: State) -> Tensor | None:
     """alpha - 1 of each head, where the kernel in C would do all that is asked for.
 
     It is worked out once a search, in which nothing learns.
@@ -108,7 +106,7 @@ def _epsilon_of(attention: MultiheadAttention, query: Tensor, state: State) -> T
     return found
 
 
-def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -> Cached | None:
+def _of_hypotheses(attention: AttentionWithHeads, query: Tensor, state: State) -> Cached | None:
     """The cache of self-attention, with room for one more position."""
     cache = attention.get_incremental_state(state, _STATE)
     if not isinstance(cache, HypothesesCache):
@@ -123,7 +121,7 @@ def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -
 
 
 def _of_source(
-    attention: MultiheadAttention,
+    attention: AttentionWithHeads,
     hypotheses: int,
     key: Tensor | None,
     padding: Tensor | None,
@@ -140,7 +138,7 @@ def _of_source(
 
 
 def _projected(
-    attention: MultiheadAttention, hypotheses: int, key: Tensor, padding: Tensor | None
+    attention: AttentionWithHeads, hypotheses: int, key: Tensor, padding: Tensor | None
 ) -> SourceCache | None:
     """A cache of sources; those that are the same, as of a beam, are projected once."""
     rows = key.size(1)

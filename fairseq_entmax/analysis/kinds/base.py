@@ -10,10 +10,10 @@ from fairseq import tasks
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.arguments import GENERATED
 from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.kinds.typical import TypicalSentences
+from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.checkpoints import load_checkpoint
 
 

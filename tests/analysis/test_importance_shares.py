@@ -5,7 +5,7 @@ import torch
 
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-from fairseq_entmax.analysis.importance.shares import (
+from fairseq_entmax.analysis.importance_shares import (
     FEWEST,
     MORE,
     ShareSums,

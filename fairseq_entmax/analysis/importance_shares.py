@@ -17,7 +17,8 @@ from torch import Tensor
 
 from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
+from fairseq_entmax.analysis.importance import ByHead
+from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.sentences import samples
 
