@@ -36,15 +36,19 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import kernels, moving_averages, unread_weights
+from fairseq_entmax import kernels
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
+from fairseq_entmax.fairseq_patches import moving_averages, unread_weights
+from fairseq_entmax.fairseq_patches.optimizer_state import (
+    refuse_other_training,
+    restoring_grown_models,
+)
+from fairseq_entmax.fairseq_patches.perplexity import EVALUATION, evaluate_with_zeros
 from fairseq_entmax.mappings.rise import rises_of
 from fairseq_entmax.modules import MultiheadAttention
-from fairseq_entmax.optimizer_state import refuse_other_training, restoring_grown_models
-from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
 
 # fairseq's modules that read a file which the settings in a checkpoint may name
 LOADING = (

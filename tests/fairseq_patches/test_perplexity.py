@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
+from fairseq_entmax.fairseq_patches.perplexity import EVALUATION, evaluate_with_zeros
 from tests.language_models import build_text_model, text_batch, text_task
 
 LENGTHS = (9, 9, 6, 12)

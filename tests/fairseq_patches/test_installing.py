@@ -17,7 +17,8 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
-from fairseq_entmax import compat, fairseq_changes, kernels
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import as_command
@@ -59,7 +60,7 @@ def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
         raise ProcessExitedException("ended", 0, 1234, code)
 
     with pytest.raises(expected) as stop:
-        fairseq_changes._end_without_traceback(run)
+        installing._end_without_traceback(run)
     assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
 
 
@@ -116,7 +117,7 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
 
 @pytest.mark.parametrize(
     "change",
-    [fairseq_changes._end_without_traceback, fairseq_changes.COMMANDS["fairseq_cli.generate"][1]],
+    [installing._end_without_traceback, installing.COMMANDS["fairseq_cli.generate"][1]],
 )
 def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
     change, start_command, capsys
@@ -191,7 +192,7 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fairseq_changes._copy_whole(half, str(new), str(last), overwrite=True)
+        installing._copy_whole(half, str(new), str(last), overwrite=True)
     assert last.read_text() == "the old one"
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_text() == "the new one"
@@ -215,9 +216,9 @@ def test_installing_again_changes_nothing_more():
         )
 
     command = importlib.import_module("fairseq_cli.eval_lm")  # changed where it is there
-    fairseq_changes.install()
+    installing.install()
     before = changed()
-    fairseq_changes.install()
+    installing.install()
     assert changed() == before
     assert all(hasattr(function, "_is_changed") for function in before[:-1])
 

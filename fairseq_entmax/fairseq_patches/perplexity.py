@@ -4,6 +4,9 @@ fairseq means to leave such words out of its sum, and to say so. But its message
 traceback for each sample, the perplexity that it prints is that of the other words, and with
 ``--output-word-probs`` it is out of step. Here the tokens are counted, and the perplexity is
 infinite, as it is; lists of words show NaN for what is impossible.
+
+Without it: the perplexity leaves out words of probability zero, and each sample logs a traceback.
+Remove when: ``fairseq-eval-lm`` counts them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ fairseq's decoder returns them with every batch, which keeps that layer from a k
 attention. The usual criterions read the scores of words alone. What needs the weights (alignment, copying,
 a criterion, a model, a decoder or a task of somebody else's, a hook) gets them as before, and so does
 whoever calls a model himself.
+
+Without it: the last cross-attention computes weights in training that nobody reads.
+Remove when: fairseq's decoder returns weights only where they are asked for.
 """
 
 from __future__ import annotations

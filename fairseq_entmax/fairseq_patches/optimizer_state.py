@@ -1,4 +1,8 @@
-"""The state of an optimizer in a checkpoint, for a model or a training that is not quite its own."""
+"""The state of an optimizer in a checkpoint, for a model or a training that is not quite its own.
+
+Without it: torch refuses the state of a model that gained gates or learned alphas.
+Remove when: fairseq's optimizers take a state that lacks new parameters.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.tasks.translation import TranslationTask
 
-from fairseq_entmax import unread_weights
+from fairseq_entmax.fairseq_patches import unread_weights
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder
 from tests.support import batch, build_model, tiny_task

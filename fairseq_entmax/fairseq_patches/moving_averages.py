@@ -1,4 +1,8 @@
-"""Moving averages of parameters, fairseq's ``--store-ema``, for models of this package."""
+"""Moving averages of parameters, fairseq's ``--store-ema``, for models of this package.
+
+Without it: ``--store-ema`` fails on decisions of gates, and on a checkpoint without averages.
+Remove when: fairseq's average copies whole numbers, and starts from the weights by itself.
+"""
 
 from __future__ import annotations
 
