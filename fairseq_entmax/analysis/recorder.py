@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.modules import MultiheadAttention, attention_modules
+from fairseq_entmax.attention import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
 

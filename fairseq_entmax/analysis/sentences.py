@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import MeasuredLayer
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 
 
 def samples(

@@ -37,6 +37,7 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from fairseq_entmax import kernels
+from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
@@ -48,7 +49,6 @@ from fairseq_entmax.fairseq_patches.optimizer_state import (
 )
 from fairseq_entmax.fairseq_patches.perplexity import EVALUATION, evaluate_with_zeros
 from fairseq_entmax.mappings.rise import rises_of
-from fairseq_entmax.modules import MultiheadAttention
 
 # fairseq's modules that read a file which the settings in a checkpoint may name
 LOADING = (

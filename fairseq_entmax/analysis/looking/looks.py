@@ -20,9 +20,9 @@ from fairseq_entmax.analysis.looking.terminal import shown
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.recorder import record_pass, unwrapped
 from fairseq_entmax.analysis.report.payload import joined_text
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.saved import read_model
-from fairseq_entmax.modules import attention_modules
 
 
 class Look(Sentence):

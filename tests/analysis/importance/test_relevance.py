@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis.importance.relevance import head_relevance
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 from tests.analysis.importance.relevance_reference import Reference
 from tests.support import batch, build_model, spread_scores, tiny_task
 

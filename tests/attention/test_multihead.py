@@ -9,8 +9,8 @@ from entmax import entmax_bisect
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
+from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention, masks
 from fairseq_entmax.mappings import Entmax, parse_mappings
-from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention, masks
 from tests.support import MAPPINGS
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 24, 4, 3, 5, 7

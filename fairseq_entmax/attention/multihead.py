@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.modules import fused, incremental, masks
-from fairseq_entmax.modules.base import AttentionWithHeads, has_hook
-from fairseq_entmax.modules.projections import weighted_sum
+from fairseq_entmax.attention import fused, incremental, masks
+from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
+from fairseq_entmax.attention.projections import weighted_sum
 
 
 class MultiheadAttention(AttentionWithHeads):

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from fairseq_entmax.attention.pooling import AttentionPooling
 from fairseq_entmax.mappings import sparsemax
 from fairseq_entmax.mappings.registry import parse_mapping
-from fairseq_entmax.modules.pooling import AttentionPooling
 from tests.support import EVERY_MAPPING
 
 WORDS, BATCH, WIDTH = 5, 3, 8

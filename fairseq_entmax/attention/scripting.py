@@ -113,7 +113,7 @@ def _scores_and_values() -> Any:
 class ScriptableAttention(FairseqMultiheadAttention):
     """fairseq's attention with a mapping in place of softmax, and gates that are constants.
 
-    Made by :meth:`fairseq_entmax.modules.MultiheadAttention.scriptable_form`, never by its
+    Made by :meth:`fairseq_entmax.attention.MultiheadAttention.scriptable_form`, never by its
     constructor. Without heads it is the bias of its output projection at every position.
     """
 
@@ -137,7 +137,7 @@ class ScriptableAttention(FairseqMultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As :meth:`fairseq_entmax.modules.MultiheadAttention.forward`."""
+        """As :meth:`fairseq_entmax.attention.MultiheadAttention.forward`."""
         if not self.has_heads:
             keys = query.size(0) if key is None else key.size(0)
             shape = [query.size(1), query.size(0), keys]

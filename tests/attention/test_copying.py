@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.modules.copying import (
+from fairseq_entmax.attention.copying import (
     CopyParts,
     log_mix,
     mixture_log_probs,
@@ -101,7 +101,7 @@ def test_half_precision_is_that_of_the_rounded_logits(dtype, scale):
 def test_rows_are_computed_in_slices_with_the_same_result(monkeypatch):
     results = []
     for rows in (100, 2):
-        monkeypatch.setattr("fairseq_entmax.modules.copying._ROWS_AT_ONCE", rows * WORDS)
+        monkeypatch.setattr("fairseq_entmax.attention.copying._ROWS_AT_ONCE", rows * WORDS)
         scores = logits().requires_grad_()
         loss = mixture_loss(scores, parts(), TARGETS, with_smooth=True)
         (loss.nll + loss.smooth).sum().backward()

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
+from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
+from fairseq_entmax.attention.step_caches import HypothesesCache, SourceCache
 from fairseq_entmax.mappings import parse_mappings
-from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention
-from fairseq_entmax.modules.step_caches import HypothesesCache, SourceCache
 from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax import compat, kernels
+from fairseq_entmax.attention.base import AttentionWithHeads
+from fairseq_entmax.attention.step_caches import PADDING, HypothesesCache, SourceCache
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
-from fairseq_entmax.modules.base import AttentionWithHeads
-from fairseq_entmax.modules.step_caches import PADDING, HypothesesCache, SourceCache
 
 State = dict[str, dict[str, Any]]
 

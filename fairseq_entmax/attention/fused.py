@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairseq_entmax import compat, kernels
+from fairseq_entmax.attention import masks
+from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
+from fairseq_entmax.attention.projections import split_heads
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.kernels.tracing import outside_graphs
-from fairseq_entmax.modules import masks
-from fairseq_entmax.modules.base import AttentionWithHeads, has_hook
-from fairseq_entmax.modules.projections import split_heads
 
 
 @outside_graphs

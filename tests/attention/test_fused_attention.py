@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_entmax import kernels
+from fairseq_entmax.attention import fused, mark_future_mask, masks
+from fairseq_entmax.attention.fused import softmax_attention
+from fairseq_entmax.attention.gates import HardConcreteGate
 from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
-from fairseq_entmax.modules import fused, mark_future_mask, masks
-from fairseq_entmax.modules.fused import softmax_attention
-from fairseq_entmax.modules.gates import HardConcreteGate
+from tests.attention.test_multihead import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.kernels.native.support import can_build, needs_compiler
-from tests.modules.test_attention import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.support import build_model
 
 APART = "sparsemax|entmax|softmax|entmax"
@@ -104,7 +104,7 @@ def trained(mapping="entmax", kind="encoder-self", **options):
 def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, monkeypatch):
     module, seeds = trained(kind=kind), []
     draw = lambda: seeds.append(new_seed()) or seeds[-1]  # noqa: E731
-    monkeypatch.setattr("fairseq_entmax.modules.fused.new_seed", draw)
+    monkeypatch.setattr("fairseq_entmax.attention.fused.new_seed", draw)
     found = [one.clone() for one in with_gradients(module, kind, left_padding(kind))]
     # The same weights dropped by hand, where the module computes apart
     module.zero_grad()

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from fairseq_entmax.modules.texts import SourceSymbols
+from fairseq_entmax.attention.texts import SourceSymbols
 from tests.support import classification_task, padded
 
 BOS, PAD, EOS = 0, 1, 2

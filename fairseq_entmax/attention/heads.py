@@ -12,9 +12,9 @@ from typing import Any
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
+from fairseq_entmax.attention.base import Heads
+from fairseq_entmax.attention.multihead import MultiheadAttention
 from fairseq_entmax.attentions import PLACES, place_of
-from fairseq_entmax.modules.attention import MultiheadAttention
-from fairseq_entmax.modules.base import Heads
 
 
 def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:

@@ -11,10 +11,10 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.projections import keep_first_heads
+from fairseq_entmax.attention.scripting import Scriptable, ScriptableAttention, with_constants
 from fairseq_entmax.mappings import HeadsApart, Mapping
-from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.projections import keep_first_heads
-from fairseq_entmax.modules.scripting import Scriptable, ScriptableAttention, with_constants
 
 
 @dataclass(frozen=True)

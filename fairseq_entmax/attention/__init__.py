@@ -2,14 +2,14 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
+from fairseq_entmax.attention.base import Heads
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attention.masks import mark_future_mask
+from fairseq_entmax.attention.multihead import MultiheadAttention
+from fairseq_entmax.attention.pruning_state import PruningState
+from fairseq_entmax.attention.scripting import scriptable
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.modules.attention import MultiheadAttention
-from fairseq_entmax.modules.base import Heads
-from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.heads import attention_modules, give_heads, transformer_layers
-from fairseq_entmax.modules.masks import mark_future_mask
-from fairseq_entmax.modules.pruning_state import PruningState
-from fairseq_entmax.modules.scripting import scriptable
 
 __all__ = [
     "ATTENTIONS",

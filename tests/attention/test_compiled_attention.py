@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.modules.test_attention import BATCH, make
+from tests.attention.test_multihead import BATCH, make
 
 pytestmark = pytest.mark.slow
 

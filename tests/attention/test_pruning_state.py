@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.modules import PruningState
+from fairseq_entmax.attention import PruningState
 
 NEW = {"multipliers": [0.0] * 3, "start": [0.0] * 3, "num_updates": [-1]}
 

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
+from fairseq_entmax.attention import HardConcreteGate
+from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.mappings.factor import LEAST_LR_FACTOR, MOST_LR_FACTOR
-from fairseq_entmax.modules import HardConcreteGate
-from fairseq_entmax.modules import gates as gates_module
 
 DRAWS = 100_000
 STRETCHES = [(-0.1, 1.1), (-0.4, 1.05)]
