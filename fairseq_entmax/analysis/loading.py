@@ -20,8 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
 from fairseq_entmax.analysis.arguments import HELP_ALL
+from fairseq_entmax.error_messages import reason
 from fairseq_entmax.progress import watched
-from fairseq_entmax.reasons import reason
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """What errors say of exceptions."""
 
-from fairseq_entmax.reasons import reason
+from fairseq_entmax.error_messages import reason
 
 
 def test_a_reason_is_one_line():
