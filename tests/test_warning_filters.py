@@ -6,7 +6,7 @@ import re
 import subprocess
 import warnings
 
-from fairseq_entmax import quiet
+from fairseq_entmax import warning_filters
 from tests import commands
 
 OLD = "`torch.cuda.amp.autocast(args...)` is deprecated."
@@ -35,7 +35,7 @@ def shown(module, category, message, *filters):
         warnings.resetwarnings()
         for action in filters:
             warnings.simplefilter(action)
-        quiet.hush()
+        warning_filters.hush()
         warnings.warn_explicit(message, category, "some.py", 1, module=module)
     return caught
 
@@ -47,14 +47,14 @@ def test_what_libraries_say_of_each_other_is_hushed_unless_the_user_asks_for_it(
     for case in SHOWN:
         assert len(shown(*case)) == 1, case
     with warnings.catch_warnings():
-        quiet.hush()
+        warning_filters.hush()
         before = len(warnings.filters)
-        quiet.hush()  # once is enough
+        warning_filters.hush()  # once is enough
         assert len(warnings.filters) == before
 
 
 def test_lines_of_the_log_are_hushed_below_warnings(caplog):
-    quiet.hush()
+    warning_filters.hush()
     logger = logging.getLogger("fairseq.tasks.text_to_speech")
     with caplog.at_level(logging.DEBUG):
         logger.info("Please install tensorboardX: pip install tensorboardX")
