@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.attention import fused, incremental, masks
+from fairseq_entmax.attention import decoding_step, fused, masks
 from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
 from fairseq_entmax.attention.projections import weighted_sum
 
@@ -74,12 +74,12 @@ class MultiheadAttention(AttentionWithHeads):
             scores_too = before_softmax or (need_head_weights and bool(self.scores_of))
             if attn_mask is None and not scores_too and not self.is_watched():
                 wants = need_weights or need_head_weights
-                found = incremental.attend(
+                found = decoding_step.attend(
                     self, query, key, key_padding_mask, incremental_state, static_kv, wants
                 )
                 if found is not None:
                     return self.output(found[0]), _asked(found[1], need_weights, need_head_weights)
-            incremental.as_fairseq_reads(self, incremental_state)
+            decoding_step.as_fairseq_reads(self, incremental_state)
         is_whole = key is not None and incremental_state is None and not static_kv
         asks_more = before_softmax or need_head_weights
         if is_whole and not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
@@ -126,7 +126,7 @@ class MultiheadAttention(AttentionWithHeads):
         new_order: Tensor,
     ) -> dict[str, dict[str, Tensor | None]] | None:
         """Select hypotheses in the cache of incremental decoding, as fairseq does."""
-        if incremental.reorder(self, incremental_state, new_order):
+        if decoding_step.reorder(self, incremental_state, new_order):
             return incremental_state
         reordered: Any = super().reorder_incremental_state(incremental_state, new_order)
         return reordered

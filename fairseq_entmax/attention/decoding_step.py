@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention.base import AttentionWithHeads
-from fairseq_entmax.attention.step_caches import PADDING, HypothesesCache, SourceCache
+from fairseq_entmax.attention.kv_cache import PADDING, HypothesesCache, SourceCache
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_entmax import kernels
 from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
-from fairseq_entmax.attention.step_caches import HypothesesCache, SourceCache
+from fairseq_entmax.attention.kv_cache import HypothesesCache, SourceCache
 from fairseq_entmax.mappings import parse_mappings
 from tests.kernels.native.support import needs_compiler
 
