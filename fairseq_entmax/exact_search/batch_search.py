@@ -30,7 +30,7 @@ def _shadow(owner: Any, name: str, change: Callable[..., Any], *context: Any) ->
     setattr(owner, name, functools.partial(change, getattr(owner, name), *context))
 
 
-class OneSearch:
+class BatchSearch:
     """A copy of a generator for one batch.
 
     What belongs to sentences is kept for the whole batch; ``places`` says which of them are still
