@@ -182,7 +182,7 @@ def _print_user_dir(options: argparse.Namespace) -> None:
 def _print_alpha(options: argparse.Namespace) -> None:
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
-    from fairseq_entmax.models.saved import read_model
+    from fairseq_entmax.models.checkpoint_model import read_model
 
     model = read_model(options.checkpoint)
     rows = alpha_table.model_values(model)

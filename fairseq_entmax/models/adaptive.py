@@ -45,6 +45,7 @@ from fairseq_entmax.models.config import (
     set_defaults,
 )
 from fairseq_entmax.models.head_record import HeadMonitor
+from fairseq_entmax.models.initial_checkpoint import heads_of_start, start_of_heads
 from fairseq_entmax.models.options import (
     AttentionOptions,
     check_stock_options,
@@ -53,7 +54,6 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
-from fairseq_entmax.models.start import heads_of_start, start_of_heads
 
 logger = logging.getLogger(__name__)
 

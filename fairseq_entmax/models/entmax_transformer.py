@@ -34,8 +34,8 @@ from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.initial_checkpoint import start_of_heads
 from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
-from fairseq_entmax.models.start import start_of_heads
 
 installing.install()
 

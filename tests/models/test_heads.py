@@ -12,7 +12,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models import saved as start_module
+from fairseq_entmax.models import checkpoint_model as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS, add_arguments
 from tests.support import TINY, batch, build_model, tiny_task
 

@@ -22,7 +22,7 @@ from fairseq_entmax.analysis.recorder import record_pass, unwrapped
 from fairseq_entmax.analysis.report.payload import joined_text
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.models.checkpoint_model import read_model
 
 
 class Look(Sentence):

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.models.checkpoint_model import SavedModel, read_model
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -15,7 +16,6 @@ from fairseq_entmax.models.config import (
     parse_mapping_option,
 )
 from fairseq_entmax.models.copy_config import CopyConfig, copy_options
-from fairseq_entmax.models.saved import SavedModel, read_model
 
 
 def heads_of_start(args: Any) -> dict[str, str]:
