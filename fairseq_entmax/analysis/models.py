@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.kinds import check_model, kind_of_task
+from fairseq_entmax.analysis.data_types import check_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
 from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.error_messages import reason

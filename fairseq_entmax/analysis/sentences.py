@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_entmax.analysis.kinds import kind_of_task
-from fairseq_entmax.analysis.kinds.classes import Classification
+from fairseq_entmax.analysis.data_types import kind_of_task
+from fairseq_entmax.analysis.data_types.classes import Classification
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made

@@ -12,7 +12,7 @@ import torch
 from fairseq import data as fairseq_data
 from torch import Tensor
 
-from fairseq_entmax.analysis import kinds, loading
+from fairseq_entmax.analysis import data_types, loading
 from fairseq_entmax.analysis.arguments import add_analyze_options
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.importance.propagation import restored
@@ -40,7 +40,7 @@ class Session:
         self, args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None
     ) -> None:
         self.args, self.task, self.loaded = args, task, loaded
-        self.kind = kinds.kind_of_task(task)
+        self.kind = data_types.kind_of_task(task)
         if self.kind.name == "labelled":
             raise ValueError(
                 "look is for models that translate and for language models: what a classifier "

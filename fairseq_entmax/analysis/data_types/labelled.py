@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import TextTables
-from fairseq_entmax.analysis.kinds.base import Kind, trained_options
-from fairseq_entmax.analysis.kinds.classes import Classification, label_names
-from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
-from fairseq_entmax.analysis.kinds.typical import VariedTexts
+from fairseq_entmax.analysis.data_types.base import Kind, trained_options
+from fairseq_entmax.analysis.data_types.classes import Classification, label_names
+from fairseq_entmax.analysis.data_types.pairs import check_vocabulary
+from fairseq_entmax.analysis.data_types.typical import VariedTexts
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_words
 from fairseq_entmax.models.classifier_loading import HEADS

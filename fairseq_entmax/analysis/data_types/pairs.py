@@ -12,7 +12,7 @@ from torch import Tensor
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.kinds.base import Kind, groups_of
+from fairseq_entmax.analysis.data_types.base import Kind, groups_of
 from fairseq_entmax.attentions import ATTENTIONS
 
 

@@ -7,9 +7,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fairseq_entmax.analysis import head_sensitivity, load_model, load_samples, load_task
-from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
-from tests.analysis.kinds import made
-from tests.analysis.kinds.made import CLASSES, model_of
+from fairseq_entmax.analysis.data_types.classes import FEWEST_PLACES, MOST_WORDS
+from tests.analysis.data_types import made
+from tests.analysis.data_types.made import CLASSES, model_of
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import TextTables
-from fairseq_entmax.analysis.kinds.base import Kind, trained_options
-from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
+from fairseq_entmax.analysis.data_types.base import Kind, trained_options
+from fairseq_entmax.analysis.data_types.pairs import check_vocabulary
 from fairseq_entmax.attentions import DECODER_SELF
 
 # What the samples of a text are; those of the checkpoint, where the command does not say

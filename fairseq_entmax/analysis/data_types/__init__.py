@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_entmax.analysis.kinds.base import Kind as Kind
-from fairseq_entmax.analysis.kinds.labelled import Labelled
-from fairseq_entmax.analysis.kinds.pairs import Pairs
-from fairseq_entmax.analysis.kinds.text import Text
+from fairseq_entmax.analysis.data_types.base import Kind as Kind
+from fairseq_entmax.analysis.data_types.labelled import Labelled
+from fairseq_entmax.analysis.data_types.pairs import Pairs
+from fairseq_entmax.analysis.data_types.text import Text
 
 # The last takes every model and task that is of no other
 KINDS: tuple[Kind, ...] = (Labelled(), Text(), Pairs())

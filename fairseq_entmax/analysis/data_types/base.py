@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.kinds.classes import Classification
-from fairseq_entmax.analysis.kinds.typical import TypicalSentences
+from fairseq_entmax.analysis.data_types.classes import Classification
+from fairseq_entmax.analysis.data_types.typical import TypicalSentences
 from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.checkpoints import load_checkpoint
 

@@ -16,12 +16,12 @@ from fairseq_entmax.analysis import (
     load_task,
     record_attention,
 )
-from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
+from fairseq_entmax.analysis.data_types.text import MAP_TOKENS
 from fairseq_entmax.analysis.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
+from tests.analysis.data_types import made
+from tests.analysis.data_types.made import LM, model_of
 from tests.analysis.importance.test_relevance import lost
-from tests.analysis.kinds import made
-from tests.analysis.kinds.made import LM, model_of
 
 TOKENS = sum(made.LENGTHS)
 # What heads may have or not, as the data has it
