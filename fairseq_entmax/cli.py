@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import fairseq_entmax
-from fairseq_entmax import quiet
+from fairseq_entmax import warning_filters
 from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import said_if_long
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: what stands behind the command's name; None takes them from the shell.
     """
-    quiet.hush()  # before torch and fairseq are imported, and speak
+    warning_filters.hush()  # before torch and fairseq are imported, and speak
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
@@ -182,7 +182,7 @@ def _print_user_dir(options: argparse.Namespace) -> None:
 def _print_alpha(options: argparse.Namespace) -> None:
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
-    from fairseq_entmax.models.saved import read_model
+    from fairseq_entmax.models.checkpoint_model import read_model
 
     model = read_model(options.checkpoint)
     rows = alpha_table.model_values(model)

@@ -1,7 +1,7 @@
 """Every difference between fairseq and torch releases, and small helpers around fairseq.
 
 Importing this module needs fairseq, and changes nothing in it; it hushes what nobody who uses
-fairseq can mend (:mod:`fairseq_entmax.quiet`).
+fairseq can mend (:mod:`fairseq_entmax.warning_filters`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax import quiet
+from fairseq_entmax import warning_filters
 
 INSTALL_FAIRSEQ = (
     "this part of fairseq-entmax needs fairseq, which is not installed: run "
     "pip install 'fairseq-entmax[fairseq]', or install a fairseq of your own"
 )
 
-quiet.hush()  # before fairseq speaks
+warning_filters.hush()  # before fairseq speaks
 try:
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_entmax.reasons import reason
+from fairseq_entmax.error_messages import reason
 
 _REMEDY = "run fairseq-preprocess again"
 

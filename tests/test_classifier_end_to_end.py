@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_entmax.models import EntmaxClassifierModel
-from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.models.checkpoint_model import read_model
 from tests import in_process
 from tests.commands import USER_DIR, logged, run
 

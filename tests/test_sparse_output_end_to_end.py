@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.models.checkpoint_model import read_model
 from tests.commands import SIZES, USER_DIR, generate, hypotheses, logged, run, train
 
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5", "--label-smoothing=0"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fairseq_entmax.analysis.importance.relevance import head_relevance as head_relevance
     from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity as head_sensitivity
     from fairseq_entmax.analysis.loading import load_task as load_task
-    from fairseq_entmax.analysis.looking.sentence import Look as Look
-    from fairseq_entmax.analysis.looking.session import look as look
+    from fairseq_entmax.analysis.looking.looks import Look as Look
+    from fairseq_entmax.analysis.looking.looks import look as look
     from fairseq_entmax.analysis.maps import decode_weights as decode_weights
     from fairseq_entmax.analysis.models import LoadedModel as LoadedModel
     from fairseq_entmax.analysis.models import load_model as load_model
@@ -31,14 +31,14 @@ _HOMES = {
     "AttentionRecorder": "recorder",
     "HeadRelevance": "importance.relevance",
     "LoadedModel": "models",
-    "Look": "looking.sentence",
+    "Look": "looking.looks",
     "decode_weights": "maps",
     "head_relevance": "importance.relevance",
     "head_sensitivity": "importance.sensitivity",
     "load_model": "models",
     "load_samples": "sentences",
     "load_task": "loading",
-    "look": "looking.session",
+    "look": "looking.looks",
     "measure": "notebook",
     "record_attention": "recorder",
 }

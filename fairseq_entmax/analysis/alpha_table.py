@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.saved import SavedModel
+from fairseq_entmax.models.checkpoint_model import SavedModel
 from fairseq_entmax.text_table import text_table
 
 ALPHA = "alpha"

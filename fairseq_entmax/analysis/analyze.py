@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_entmax.analysis import document, generation, kinds, loading, summary
+from fairseq_entmax.analysis import data_types, document, generation, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
-    GENERATED,
     HELP_ALL,
     MAPS,
     add_analyze_options,
@@ -29,7 +28,8 @@ from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.shares import Shares, shares_of
+from fairseq_entmax.analysis.importance_shares import Shares, shares_of
+from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     check_counts(args)
-    kinds.kind_named(args.task).check_options(args)
+    data_types.kind_named(args.task).check_options(args)
     generation.check_options(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
@@ -75,7 +75,7 @@ class Study(NamedTuple):
 
     args: Namespace
     wanted: Sequence[str]
-    kind: kinds.Kind
+    kind: data_types.Kind
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
@@ -103,7 +103,7 @@ def analyse(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
-    kind = kinds.kind_of_task(task)
+    kind = data_types.kind_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = None
@@ -206,7 +206,7 @@ def written(
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
     wanted = chosen_names("--measures", args.measures, optional_names())
-    kind = kinds.kind_named(args.task)
+    kind = data_types.kind_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
         raise ValueError(

@@ -13,8 +13,8 @@ from torch import Tensor
 from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.batch import Batch
-from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.analysis.kinds.classes import Classification
+from fairseq_entmax.analysis.data_types import kind_of_model
+from fairseq_entmax.analysis.data_types.classes import Classification
 from fairseq_entmax.analysis.likelihood import has_zeros, negative_log_likelihood, unreachable
 from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
 from fairseq_entmax.analysis.measures.rows import Sums

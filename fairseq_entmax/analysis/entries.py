@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
-from fairseq_entmax.analysis.importance.shares import Shares, evenly_spread
+from fairseq_entmax.analysis.importance_shares import Shares, evenly_spread
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.start_and_end import Line, lines_of_checkpoint
 from fairseq_entmax.analysis.statistics import MeasuredLayer
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.models.head_record import DIGITS, read_record
-from fairseq_entmax.modules import attention_modules
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
 from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.arguments import GENERATED, OF_GENERATE_ALONE
+from fairseq_entmax.analysis.arguments import OF_GENERATE_ALONE
+from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 # What a document says of every search; of the other options those that are not fairseq's default

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.attention import MultiheadAttention
 
 
 @contextlib.contextmanager

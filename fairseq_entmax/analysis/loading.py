@@ -18,10 +18,10 @@ from fairseq.tasks import TASK_REGISTRY
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_entmax.analysis import kinds
+from fairseq_entmax.analysis import data_types
 from fairseq_entmax.analysis.arguments import HELP_ALL
+from fairseq_entmax.error_messages import reason
 from fairseq_entmax.progress import watched
-from fairseq_entmax.reasons import reason
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -56,8 +56,8 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     _check_data(args)
-    kind = kinds.kind_named(args.task)
-    kinds.check_folder(args.data, kind, args.task)
+    kind = data_types.kind_named(args.task)
+    data_types.check_folder(args.data, kind, args.task)
     refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
@@ -99,7 +99,7 @@ def configuration(args: Namespace) -> Any:
 
 def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries."""
-    kind = kinds.kind_named(args.task)
+    kind = data_types.kind_named(args.task)
     kind.check_dictionaries(args)
     return kind.setup_task(args, configuration(args).task)
 
@@ -127,8 +127,8 @@ def load_task(
     arguments = [text for name, one in languages.items() if one for text in (name, one)]
     args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
     _check_data(args)
-    kind = kinds.kind_named(task)
-    kinds.check_folder(data, kind, task)
+    kind = data_types.kind_named(task)
+    data_types.check_folder(data, kind, task)
     if checkpoint is not None:
         args.path = checkpoint
         kind.complete(args, set())
@@ -137,7 +137,7 @@ def load_task(
 
 def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder."""
-    kind = kinds.kind_of_task(task)
+    kind = data_types.kind_of_task(task)
     folder = kind.options_of(task).data
     try:
         task.load_dataset(subset)

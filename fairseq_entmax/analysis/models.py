@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.kinds import check_model, kind_of_task
+from fairseq_entmax.analysis.data_types import check_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.saved import read_model
-from fairseq_entmax.reasons import reason
+from fairseq_entmax.error_messages import reason
+from fairseq_entmax.models.checkpoint_model import read_model
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.kinds import kind_of_task
+from fairseq_entmax.analysis.data_types import kind_of_task
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 

@@ -10,8 +10,8 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.modules import MultiheadAttention, attention_modules
+from fairseq_entmax.analysis.data_types import kind_of_model
+from fairseq_entmax.attention import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
 

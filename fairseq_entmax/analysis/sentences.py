@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_entmax.analysis.kinds import kind_of_task
-from fairseq_entmax.analysis.kinds.classes import Classification
+from fairseq_entmax.analysis.data_types import kind_of_task
+from fairseq_entmax.analysis.data_types.classes import Classification
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import MeasuredLayer
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 
 
 def samples(

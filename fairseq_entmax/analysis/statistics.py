@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures import Measure, WeightMeasure, measures, optional_names
-from fairseq_entmax.analysis.measures.base import ByHead, Fields
+from fairseq_entmax.analysis.measures.base import Fields
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
-from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.analysis.measured_text import GENERATED
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.text_table import text_table

@@ -3,7 +3,7 @@
 A checkpoint can bring code in three ways: as a pickle, which torch's safe loader refuses
 (:mod:`loading`); as a setting, by which fairseq would evaluate a text, write a file or run a
 command (:mod:`settings`, :mod:`literals`); and in an archive that writes outside its folder
-(:mod:`archives`). That fairseq uses them is an entry of :mod:`fairseq_entmax.fairseq_changes`.
+(:mod:`archives`). That fairseq uses them is an entry of :mod:`fairseq_entmax.fairseq_patches.installing`.
 """
 
 from __future__ import annotations

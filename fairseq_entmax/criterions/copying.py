@@ -15,10 +15,10 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs, mixture_loss
 from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.losses import fenchel_young_loss
-from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs, mixture_loss
 
 NAME = "copy_cross_entropy"
 

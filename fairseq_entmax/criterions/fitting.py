@@ -15,10 +15,10 @@ from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
     LabelSmoothedCrossEntropyCriterionWithAlignment,
 )
 
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.copying import CopyCrossEntropyCriterion
 from fairseq_entmax.mappings import HeadsApart
-from fairseq_entmax.modules import attention_modules
 
 
 def check_loss(criterion: type, model: Any) -> None:

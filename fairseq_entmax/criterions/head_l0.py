@@ -25,6 +25,8 @@ from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import (
     ALL,
@@ -33,8 +35,6 @@ from fairseq_entmax.criterions.penalty import (
     count_heads,
 )
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
-from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
 

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.pruning_state import PruningState
 
 # Attention to layer number to the gates there
 Gates = Dictionary[str, Dictionary[int, HardConcreteGate]]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fairseq_entmax.exact_search.batch_search import BatchSearch, Hypotheses
 from fairseq_entmax.exact_search.counts import SearchCounts, count_searches, note, reporting
-from fairseq_entmax.exact_search.one_search import Hypotheses, OneSearch
 
 __all__ = [
     "SearchCounts",
@@ -42,7 +42,7 @@ def search_with_zeros(
 
     Models that give every word some probability are searched as without it, to the bit.
     """
-    search = OneSearch(generator)
+    search = BatchSearch(generator)
     sentences = search.finish(generate(search.generator, *args, **kwargs))
     note(generator, search.counts)
     return sentences

@@ -22,7 +22,7 @@ def refuse_export() -> None:
     if torch.onnx.is_in_onnx_export():
         raise RuntimeError(
             "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
-            "torch.onnx.export, or export fairseq_entmax.modules.scriptable(module) instead of a module"
+            "torch.onnx.export, or export fairseq_entmax.attention.scriptable(module) instead of a module"
         )
 
 

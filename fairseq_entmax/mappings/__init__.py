@@ -3,7 +3,6 @@
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
-from fairseq_entmax.mappings.heads_apart import HeadsApart
 from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
 from fairseq_entmax.mappings.losses import (
     LossParts,
@@ -12,6 +11,7 @@ from fairseq_entmax.mappings.losses import (
     entmax_loss_parts,
     sparsemax_loss,
 )
+from fairseq_entmax.mappings.per_head import HeadsApart
 from fairseq_entmax.mappings.pnorm import SqPNormMax
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_LAYER, SHARE_MODEL, Mapping
-from fairseq_entmax.mappings.heads_apart import HeadsApart
+from fairseq_entmax.mappings.per_head import HeadsApart
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 
 # Of heads or layers in a text: more than any model has, and few enough to be written out

@@ -20,6 +20,14 @@ from omegaconf import OmegaConf, open_dict
 from torch import nn
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import (
+    HardConcreteGate,
+    PruningState,
+    attention_modules,
+    give_heads,
+    transformer_layers,
+)
+from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
@@ -37,6 +45,7 @@ from fairseq_entmax.models.config import (
     set_defaults,
 )
 from fairseq_entmax.models.head_record import HeadMonitor
+from fairseq_entmax.models.initial_checkpoint import heads_of_start, start_of_heads
 from fairseq_entmax.models.options import (
     AttentionOptions,
     check_stock_options,
@@ -45,15 +54,6 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
-from fairseq_entmax.models.start import heads_of_start, start_of_heads
-from fairseq_entmax.modules import (
-    HardConcreteGate,
-    PruningState,
-    attention_modules,
-    give_heads,
-    transformer_layers,
-)
-from fairseq_entmax.modules import gates as gates_module
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
+from fairseq_entmax.attention import gates
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.base import SHARE_NONE, SHARING
 from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
@@ -30,7 +31,6 @@ from fairseq_entmax.mappings.strengths import (
     check_p_init,
     check_strength_init,
 )
-from fairseq_entmax.modules import gates
 
 # Attention to option, such as encoder_self_attn_mapping
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}

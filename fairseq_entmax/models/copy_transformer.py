@@ -20,6 +20,8 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import MultiheadAttention
+from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
@@ -29,8 +31,6 @@ from fairseq_entmax.models.entmax_transformer import (
     register_architectures,
 )
 from fairseq_entmax.models.options import AttentionOptions
-from fairseq_entmax.modules import MultiheadAttention
-from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs
 
 logger = logging.getLogger(__name__)
 

@@ -27,16 +27,17 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import compat, fairseq_changes, kernels
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.attention import mark_future_mask
+from fairseq_entmax.attention.scripting import Scriptable
+from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.initial_checkpoint import start_of_heads
 from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
-from fairseq_entmax.models.start import start_of_heads
-from fairseq_entmax.modules import mark_future_mask
-from fairseq_entmax.modules.scripting import Scriptable
 
-fairseq_changes.install()
+installing.install()
 
 # On what an encoder gave, once it was reordered: the sentence of each row
 _SENTENCES = "_sentence_of_row"

@@ -27,14 +27,14 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import mark_future_mask
+from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import add_arguments, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
-from fairseq_entmax.modules import mark_future_mask
-from fairseq_entmax.modules.scripting import Scriptable
 
 # Options of the task and of commands that fairseq's model takes too
 BORROWED = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fairseq_entmax.attention import HardConcreteGate, Heads
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, PLACES
 from fairseq_entmax.criterions.sparse_output import (
     NAME,
@@ -39,7 +40,6 @@ from fairseq_entmax.models.config import (
     option_name,
 )
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions, read_copy
-from fairseq_entmax.modules import HardConcreteGate, Heads
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
 from fairseq_entmax.attentions import Place, place_of
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.options import AttentionOptions
-from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import torch
 from fairseq.models.transformer_lm import TransformerLanguageModel
 from torch import Tensor
 
+from fairseq_entmax.attention.scripting import Scriptable, scriptable
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
-from fairseq_entmax.modules.scripting import Scriptable, scriptable
 
 
 class ForInference(Scriptable):

@@ -12,9 +12,9 @@ from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsSpec
 from fairseq_entmax.mappings.layers import LayerSpec
+from fairseq_entmax.models.checkpoint_model import SavedModel
 from fairseq_entmax.models.config import MAPPING_OPTIONS, AttentionConfig, parse_mapping_option
 from fairseq_entmax.models.copy_config import CopyConfig, copy_options
-from fairseq_entmax.models.saved import SavedModel
 
 # Attention to the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from fairseq_entmax.criterions import plain_criterion
-from fairseq_entmax.models.saved import SavedModel
+from fairseq_entmax.models.checkpoint_model import SavedModel
 
 
 def settings_of(

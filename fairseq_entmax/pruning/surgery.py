@@ -19,8 +19,13 @@ from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.models.checkpoint_model import (
+    SavedAttention,
+    SavedModel,
+    model_of_state,
+    read_model,
+)
 from fairseq_entmax.models.config import heads_options, mapping_options
-from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.left import (
     HeadCounts,
     Mappings,

@@ -20,11 +20,11 @@ from fairseq import checkpoint_utils
 from torch import Tensor
 
 import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from here on
+from fairseq_entmax.attention import MultiheadAttention
+from fairseq_entmax.attention.masks import hides_future_alone
+from fairseq_entmax.attention.projections import split_heads
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings import HeadsApart, Mapping
-from fairseq_entmax.modules import MultiheadAttention
-from fairseq_entmax.modules.masks import hides_future_alone
-from fairseq_entmax.modules.projections import split_heads
 
 
 def epsilon_of(mapping: Mapping | HeadsApart, heads: int) -> Tensor | None:

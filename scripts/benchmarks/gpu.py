@@ -46,8 +46,8 @@ TRITON = ROOT / "tests" / "kernels" / "triton"
 # Of the kernels alone, of the modules that choose them, and of whole models
 TESTS = [
     TRITON,
-    ROOT / "tests" / "modules" / "test_fused_attention.py",
-    ROOT / "tests" / "modules" / "test_model_on_gpu.py",
+    ROOT / "tests" / "attention" / "test_fused_attention.py",
+    ROOT / "tests" / "attention" / "test_model_on_gpu.py",
 ]
 CORPUS = ROOT / "examples" / "bible_es_en" / "prepare.sh"
 # Lines of what a part printed that stand in gpu.md

@@ -43,8 +43,8 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from fairseq_entmax import kernels
+from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.modules import MultiheadAttention
 
 ROOT = Path(__file__).parents[2]
 # Model options, and the arch of fairseq whose counterpart here has entmax_ in front

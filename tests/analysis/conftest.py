@@ -22,7 +22,7 @@ def made_of(kind, **options):
 
     @pytest.fixture(scope="session")
     def folder(tmp_path_factory):
-        from tests.analysis.kinds import made
+        from tests.analysis.data_types import made
 
         return getattr(made, kind)(tmp_path_factory.mktemp(kind), **options)
 
@@ -39,7 +39,7 @@ def analysis_of(kind, task, *names, more=()):
 
     @pytest.fixture(scope="session")
     def analysed(request, tmp_path_factory):
-        from tests.analysis.kinds import made
+        from tests.analysis.data_types import made
 
         folder, output = request.getfixturevalue(kind), tmp_path_factory.mktemp(f"of-{kind}")
         return made.analysed(folder, task, names, output, *more)

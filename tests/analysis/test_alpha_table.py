@@ -3,9 +3,9 @@ import json
 import pytest
 
 from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.cli import main
-from fairseq_entmax.models.saved import read_model
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.models.checkpoint_model import read_model
 from tests.analysis.test_models import alphas_of, save
 from tests.support import build_model
 

@@ -21,7 +21,7 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.sentences import samples
-from tests.analysis.kinds.made import built
+from tests.analysis.data_types.made import built
 from tests.analysis.test_models import alphas_of, save
 from tests.analysis.test_notebook import chained
 from tests.support import TINY

@@ -19,10 +19,10 @@ from fairseq_entmax.analysis import (
 )
 from fairseq_entmax.analysis.generation import GeneratedDataset
 from fairseq_entmax.analysis.tokens import TokenTable
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 from tests.analysis.ablation.test_command import write_data
 from tests.analysis.brute_force import said_of_targets
-from tests.analysis.kinds import made
+from tests.analysis.data_types import made
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import batch, random_sentences

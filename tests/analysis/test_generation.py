@@ -12,7 +12,7 @@ from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.sentences import samples
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 from tests.pruning.test_surgery import trained
 from tests.support import random_sentences, tiny_task
 

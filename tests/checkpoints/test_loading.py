@@ -10,8 +10,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.modules import attention_modules
-from fairseq_entmax.optimizer_state import restoring_grown_models
+from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.fairseq_patches.optimizer_state import restoring_grown_models
 from tests.support import build_model
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]

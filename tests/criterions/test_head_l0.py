@@ -12,12 +12,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.criterions import plain_criterion, with_head_l0
 from fairseq_entmax.criterions.copying import CopyCrossEntropyCriterion
 from fairseq_entmax.criterions.head_l0 import NAME
 from fairseq_entmax.criterions.penalty import count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
-from fairseq_entmax.modules import gates as gates_module
 from tests.language_models import build_text_model
 from tests.support import batch, build_model, tiny_task
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from fairseq_entmax.attention import HardConcreteGate, PruningState
 from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads
-from fairseq_entmax.modules import HardConcreteGate, PruningState
 
 SHIFT = 0.33 * math.log(0.1 / 1.1)
 # Attention, layer, log a of its heads

@@ -15,7 +15,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 
 from fairseq_entmax.mappings import fusedmax, sparsemax
 from fairseq_entmax.models import EntmaxClassifierModel
-from fairseq_entmax.models.saved import model_of_state
+from fairseq_entmax.models.checkpoint_model import model_of_state
 from tests.support import (
     EVERY_MAPPING,
     TINY,

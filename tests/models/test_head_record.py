@@ -8,9 +8,9 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import head_record
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.modules import attention_modules
 from tests.commands import as_command
 from tests.support import batch, build_model
 

@@ -10,10 +10,10 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_entmax import compat
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models import saved as start_module
+from fairseq_entmax.models import checkpoint_model as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS, add_arguments
-from fairseq_entmax.modules import attention_modules
 from tests.support import TINY, batch, build_model, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"

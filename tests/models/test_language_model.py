@@ -12,7 +12,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
-from fairseq_entmax.models.saved import as_ours, model_of_state
+from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.kernels.native.support import needs_compiler
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task

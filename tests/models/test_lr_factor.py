@@ -10,9 +10,9 @@ from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.analysis.models import load_model
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.saved import read_model
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.pruning import prune_checkpoint
 from tests.support import TINY, batch, build_model, tiny_task
 

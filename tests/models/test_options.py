@@ -6,11 +6,11 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import Entmax, Mapping, register_mapping, registry
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.config import AttentionConfig
-from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_state
 from tests.support import TINY, build_model, tiny_task
 

@@ -11,8 +11,8 @@ from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.analysis.entries import training_records
+from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.pruning import Head, prune_checkpoint
 from tests.pruning.test_surgery import state_of
 from tests.support import batch, build_model

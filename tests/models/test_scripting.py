@@ -5,8 +5,8 @@ import torch
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import nn
 
+from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.mappings import parse_mapping
-from fairseq_entmax.modules import MultiheadAttention
 from tests.language_models import ADAPTIVE, build_text_model, text_batch
 from tests.support import batch, build_classifier, build_model, padded, spread_scores, tiny_task
 

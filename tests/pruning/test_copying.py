@@ -9,9 +9,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax.cli import main
+from fairseq_entmax.models.checkpoint_model import model_of_state
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.copy_config import CopyConfig
-from fairseq_entmax.models.saved import model_of_state
 from fairseq_entmax.pruning import parse_heads, prune_state
 from fairseq_entmax.pruning.text import as_options
 from tests.pruning.test_heads_apart import varied

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.pruning.test_surgery import (
     ALL,

@@ -11,8 +11,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
-from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import (
     Head,
     prune_checkpoint,

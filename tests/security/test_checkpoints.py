@@ -9,7 +9,7 @@ import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.literals import read_literal
-from fairseq_entmax.fairseq_changes import LOADING
+from fairseq_entmax.fairseq_patches.installing import LOADING
 from tests.commands import USER_DIR, run
 from tests.security import corpus, roads
 from tests.security.good import LANGUAGES

@@ -44,7 +44,7 @@ ROWS = [
     ),
     (
         "subprocess.check_output",
-        "hands the name of a file to a shell: refused by fairseq_changes",
+        "hands the name of a file to a shell: refused by fairseq_patches",
         "data.fasta_dataset",
     ),
     ("subprocess.check_output", "asks scontrol for the hosts of a job", "distributed.utils"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from fairseq_entmax.analysis import kinds, loading
+from fairseq_entmax.analysis import data_types, loading
 from fairseq_entmax.analysis.ablation import results
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
@@ -38,8 +38,8 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.data_types import kind_of_task
 from fairseq_entmax.analysis.generation import search_options
-from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> None:
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
         )
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
-    kind = kinds.kind_of_task(task)
+    kind = data_types.kind_of_task(task)
     unit = results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
     document = {
         "format": results.FORMAT,
@@ -113,7 +113,7 @@ def _check(args: Namespace) -> None:
     paths = args.path.split(os.pathsep)
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
-    args.scores = chosen_scores(args.scores, kinds.kind_named(args.task).has_search)
+    args.scores = chosen_scores(args.scores, data_types.kind_named(args.task).has_search)
     loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
     check_counts(args)
     if BLEU in args.scores and args.seed < 1:

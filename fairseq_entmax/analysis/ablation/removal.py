@@ -12,11 +12,11 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
+from fairseq_entmax.analysis.data_types import kind_of_model
 from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.likelihood import has_zeros, loss_of_logits, negative_log_likelihood
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.modules import attention_modules
 
 # In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
 UNKNOWN_TARGET = "NOTINDICTIONARY"

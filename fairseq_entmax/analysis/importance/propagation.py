@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.analysis.importance import rules
-from fairseq_entmax.analysis.measures.base import ByHead
+from fairseq_entmax.analysis.importance import ByHead, rules
+from fairseq_entmax.attention import MultiheadAttention, attention_modules
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
-from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 
 def layers_of(stack: Any) -> list[Any]:

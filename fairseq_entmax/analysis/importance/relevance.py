@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis.data_types import kind_of_model
+from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.importance.propagation import (
     Activations,
     Propagation,
@@ -24,8 +26,6 @@ from fairseq_entmax.analysis.importance.propagation import (
     restored,
     watched_modules,
 )
-from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models.adaptive import AdaptiveModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it

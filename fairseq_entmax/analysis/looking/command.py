@@ -106,10 +106,11 @@ def main(arguments: Sequence[str]) -> None:
     # Here, as they need torch and fairseq, and what is wrong so far is told at once
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq_entmax.analysis import loading
-    from fairseq_entmax.analysis.looking import page, session, terminal
+    from fairseq_entmax.analysis.looking import looks as looking
+    from fairseq_entmax.analysis.looking import page, terminal
 
     loading.log_to_stderr()
-    opened = session.of_checkpoint(own.checkpoint, own.data, others, own.lower)
+    opened = looking.of_checkpoint(own.checkpoint, own.data, others, own.lower)
     looks = opened.look(sentences, translations)
     if own.words:
         looks = [look.words() for look in looks]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairseq_entmax.analysis import analyze, document
-from fairseq_entmax.analysis.arguments import GENERATED, REFERENCE
-from fairseq_entmax.analysis.looking.sentence import Look
+from fairseq_entmax.analysis.looking.sentence import Sentence
+from fairseq_entmax.analysis.looking.session import Session
 from fairseq_entmax.analysis.maps import encode_weights
+from fairseq_entmax.analysis.measured_text import GENERATED, REFERENCE
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
 from fairseq_entmax.files import check_target, write_together
-
-if TYPE_CHECKING:
-    from fairseq_entmax.analysis.looking.session import Session
 
 # About many sentences: how often the rarest word is looked at, questions against statements. What
 # heads matter is left out, too: of one sentence it says little of a head
@@ -23,7 +21,7 @@ LEFT_OUT = frozenset({"rare_word", "final_punctuation"})
 
 
 def write(
-    session: Session, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool
+    session: Session, looks: Sequence[Sentence], path: str | os.PathLike[str], overwrite: bool
 ) -> None:
     """Write the page, whole or not at all."""
     from fairseq_entmax.analysis.report.page import render_page
@@ -34,7 +32,7 @@ def write(
     write_together({target: render_page(analysis).encode("utf-8")})
 
 
-def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
+def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
     """The document: of each measure what these sentences have, and their maps."""
     kind = session.kind
     dataset = session.dataset([look._item for look in looks])
@@ -69,7 +67,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     return analysis
 
 
-def _join(entry: dict[str, Any], look: Look) -> None:
+def _join(entry: dict[str, Any], look: Sentence) -> None:
     """Put words in place of the tokens of a map; groups of equal weights are of tokens."""
     entry["source"], entry["queries"] = look.tokens, look.read_tokens
     entry["targets"] = look.target_tokens

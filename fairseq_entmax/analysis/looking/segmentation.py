@@ -19,8 +19,8 @@ from fairseq.data import encoders
 from torch import Tensor
 
 from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
+from fairseq_entmax.error_messages import reason
 from fairseq_entmax.models.copy_transformer import markers_of
-from fairseq_entmax.reasons import reason
 from fairseq_entmax.summaries.oov import Vocabulary
 
 # Of each way to cut words: its mark, its option for a file, and names of such files

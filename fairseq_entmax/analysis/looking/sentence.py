@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -41,8 +40,8 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Look:
-    """The attention of every head on one sentence; as text, its strongest links.
+class Sentence:
+    """The attention of every head on one sentence.
 
     Attributes:
         text: as it was given.
@@ -145,7 +144,7 @@ class Look:
             parts.append(f"mean of {own} head{'s' * (own != 1)}{where}")
         return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
 
-    def words(self) -> Look:
+    def words(self) -> Self:
         """The same of words: weights summed over the tokens of a word that is looked at, and
         meaned over those of a word that looks."""
         if self.is_words:
@@ -168,22 +167,11 @@ class Look:
             is_words=True,
         )
 
-    def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the report's page on this sentence, an HTML file, whole or not at all."""
-        from fairseq_entmax.analysis.looking import page
-
-        page.write(self._session, [self], path, overwrite)
-
     def as_json(self) -> dict[str, Any]:
         """All of it, for scripts: weights as nested lists, layer, head, query, key."""
         fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
         lists = {name: [one.tolist() for one in own] for name, own in self.attention.items()}
         return {**fields, "attention": lists}
-
-    def __str__(self) -> str:
-        from fairseq_entmax.analysis.looking.terminal import shown
-
-        return shown(self)
 
     def _all(
         self, attention: str | None, layer: int | None, head: int | None

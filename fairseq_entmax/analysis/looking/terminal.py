@@ -7,7 +7,7 @@ import textwrap
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.looking.sentence import Links, Look
+from fairseq_entmax.analysis.looking.sentence import Links, Sentence
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.text_table import text_table
 
@@ -15,7 +15,7 @@ WIDTH = 80
 
 
 def shown(
-    look: Look,
+    look: Sentence,
     attention: str | None = None,
     layer: int | None = None,
     head: int | None = None,
@@ -25,7 +25,7 @@ def shown(
     return f"{_header(look)}\n\n{_table(look, attention or look.first_attention, layer, head, top)}"
 
 
-def _header(look: Look) -> str:
+def _header(look: Sentence) -> str:
     lines = {"text": look.text}
     if look.translation is not None:
         lines["translation" + " (given)" * (not look.is_generated)] = look.translation
@@ -37,7 +37,7 @@ def _filled(text: str, indent: str = "") -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _table(look: Look, attention: str, layer: int | None, head: int | None, top: int) -> str:
+def _table(look: Sentence, attention: str, layer: int | None, head: int | None, top: int) -> str:
     found = look.links(attention, layer, head, top)
     keys = look.axes(attention)[1]
     weights = look.chosen(attention, layer, head)

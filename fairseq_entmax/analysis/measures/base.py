@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 JsonSchema = dict[str, Any]
 Fields = dict[str, Any]
-# Attention to layer to a number of each head
-ByHead = dict[str, dict[int, "Tensor"]]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
+from fairseq_entmax.analysis.importance import ByHead
+from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 
 # Of a share: what stands in its second digit does not change by more than one
 PRECISION = 0.005

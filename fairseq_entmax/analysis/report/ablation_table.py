@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
+from fairseq_entmax.error_messages import reason
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.reasons import reason
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # Of all scores the loss alone gets larger where a model gets worse

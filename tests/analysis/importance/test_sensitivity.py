@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.attention import attention_modules
 from tests.analysis.brute_force import said_of_targets
-from tests.analysis.kinds.made import slope
+from tests.analysis.data_types.made import slope
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().source_dictionary.pad()

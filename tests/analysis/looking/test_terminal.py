@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.looking.sentence import Look, groups_of, joined_tokens, joined_weights
+from fairseq_entmax.analysis.looking.looks import Look
+from fairseq_entmax.analysis.looking.sentence import groups_of, joined_tokens, joined_weights
 from fairseq_entmax.analysis.looking.terminal import shown, weight_text
 
 SOURCE = ["▁En", "▁el", "▁extraordinario", "東京", "</s>"]

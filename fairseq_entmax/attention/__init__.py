@@ -1,0 +1,25 @@
+"""Parts of the models: attention, its gates, and the layers that get it. Needs fairseq."""
+
+# First, for its message where there is no fairseq
+from fairseq_entmax import compat as compat
+from fairseq_entmax.attention.base import Heads
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attention.masks import mark_future_mask
+from fairseq_entmax.attention.multihead import MultiheadAttention
+from fairseq_entmax.attention.pruning_state import PruningState
+from fairseq_entmax.attention.scripting import scriptable
+from fairseq_entmax.attentions import ATTENTIONS
+
+__all__ = [
+    "ATTENTIONS",
+    "HardConcreteGate",
+    "Heads",
+    "MultiheadAttention",
+    "PruningState",
+    "attention_modules",
+    "give_heads",
+    "mark_future_mask",
+    "scriptable",
+    "transformer_layers",
+]

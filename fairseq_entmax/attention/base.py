@@ -1,0 +1,155 @@
+"""What an attention is made of: its projections, heads, mapping and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import Tensor
+
+from fairseq_entmax import compat
+from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.projections import keep_first_heads
+from fairseq_entmax.attention.scripting import Scriptable, ScriptableAttention, with_constants
+from fairseq_entmax.mappings import HeadsApart, Mapping
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of one attention in one layer."""
+
+    number: int
+    mapping: Mapping | None  # None where there are no heads
+    gate: HardConcreteGate | None = None
+
+
+class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
+    """fairseq's multihead attention with other heads, which does not attend yet."""
+
+    scriptable_class = ScriptableAttention
+
+    # Linear layers; what stands in for them where there are no heads
+    q_proj: Any
+    k_proj: Any
+    v_proj: Any
+    out_proj: Any
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        mapping: Mapping | None,
+        kept_heads: int | None = None,
+        gate: HardConcreteGate | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, **options)
+        number = num_heads if kept_heads is None else kept_heads
+        noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
+        self._take(Heads(number, mapping, gate), *noise)
+
+    @classmethod
+    def replacing(
+        cls,
+        stock: FairseqMultiheadAttention,
+        heads: Heads,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> AttentionWithHeads:
+        """An attention with all that one of fairseq's has, which is not to be used any more."""
+        attention = cls.__new__(cls)
+        # All that its constructor made, whichever arguments this fairseq's has
+        attention.__dict__.update(stock.__dict__)
+        attention._take(heads, q_noise, qn_block_size)
+        return attention
+
+    def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
+        """Have these heads, in the place of as many or more."""
+        if heads.number != self.num_heads:
+            if not 0 <= heads.number < self.num_heads:
+                raise ValueError(
+                    f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
+                )
+            if self.bias_k is not None:
+                raise ValueError("an attention with add_bias_kv keeps all its heads")
+            keep_first_heads(self, heads.number, q_noise, block_size)
+        mapping, gate = heads.mapping, heads.gate
+        if (mapping is None) != (self.num_heads == 0):
+            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
+        if gate is not None and gate.num_heads != self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
+        has_more_keys = self.bias_k is not None or self.add_zero_attn
+        if mapping is not None and mapping.needs_words_alone and has_more_keys:
+            option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
+            raise ValueError(
+                f"an attention with {option} has a key that is no word, and no place for a mapping "
+                f"by the order and number of words, such as fusedmax: drop {option}, or use another "
+                f"mapping than {type(mapping).__name__}"
+            )
+        self.mapping = mapping
+        self.gate = gate
+        self.filled: list[str] = []
+        self.scores_of: tuple[int, ...] = ()
+        self._observers: list[Callable[[Tensor], None]] = []
+        # Otherwise fairseq calls torch's fused attention, which never shows the scores
+        self.skip_embed_dim_check = True
+
+    def scriptable_form(self) -> FairseqMultiheadAttention:
+        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference."""
+        return with_constants(self, super().scriptable_form())
+
+    @contextmanager
+    def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
+        """Call ``observer`` with the weights of each call while this is open.
+
+        They are ``(batch, heads, queries, keys)``, before dropout and gates, float32 (float64 for
+        a float64 model). Kernels that never hold weights stand back meanwhile.
+        """
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
+
+    def is_watched(self) -> bool:
+        """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
+        mapping: Any = self.mapping
+        return bool(
+            self._observers
+            or any(map(has_hook, mapping.modules()))
+            or not mapping.is_fused_forward()
+            or compat.has_global_hooks()
+        )
+
+    def output(self, heads: Tensor) -> Tensor:
+        """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
+        if self.gate is not None:
+            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
+        batch, _, queries, _ = heads.shape
+        return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Keep the present value of what the mapping learns where a checkpoint lacks it."""
+        if isinstance(self.mapping, HeadsApart):
+            self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
+        if self.mapping is not None:
+            # What is filled in is stored by our own factor
+            self.mapping.convert(state_dict, f"{prefix}mapping.")
+        learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
+        self.filled = compat.fill_in(state_dict, learned)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def has_hook(module: Any) -> bool:
+    """Whether somebody sees, or changes, what a module does."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )

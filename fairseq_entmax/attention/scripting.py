@@ -1,0 +1,206 @@
+"""Models as ``torch.jit.script`` and ONNX take them: copies for inference.
+
+TorchScript reads the source of every method, and knows little of Python. What trains and decodes fast
+is therefore not what is scripted: :func:`scriptable` copies a model, with fairseq's own classes where
+ours say that they stand for those, and attention that is fairseq's up to the scores and the plain
+operations of a mapping from there on. Parameters are not copied. ``torch.jit.script`` calls it by
+itself, by the hook ``__prepare_scriptable__`` of torch's.
+"""
+
+import functools
+from types import FunctionType, ModuleType
+from typing import Any, ClassVar, Dict, Optional, Tuple
+
+import torch
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import Tensor, nn
+
+# What a class may not change of the one whose scriptable class stands for it
+_METHODS = (
+    *("forward", "forward_embedding", "extract_features", "output_layer", "max_positions"),
+    *("reorder_encoder_out", "reorder_incremental_state", "get_normalized_probs"),
+)
+
+
+class Scriptable:
+    """Of a module that ``torch.jit.script`` is to take another for; stands first among its bases."""
+
+    # What an object of this class, and of those below that change none of its methods, is taken for
+    scriptable_class: ClassVar[type[nn.Module] | None] = None
+
+    def scriptable_form(self) -> nn.Module:
+        """A new module of this module's values and submodules that can be scripted.
+
+        Its submodules are replaced by theirs afterwards.
+        """
+        own: Any = type(self)
+        owner = next(base for base in own.__mro__ if "scriptable_class" in vars(base))
+        changed = [
+            name for name in _METHODS if getattr(own, name, None) is not getattr(owner, name, None)
+        ]
+        if self.scriptable_class is None or changed:
+            why = "it has no scriptable form"
+            if self.scriptable_class is not None:
+                why = f"it changes {' and '.join(changed)} of {owner.__name__}"
+            raise ValueError(
+                f"{own.__name__} cannot be scripted or exported: {why}; give the class a method "
+                f"scriptable_form() that returns a module which can"
+            )
+        module: nn.Module = shallow(self, self.scriptable_class)
+        return module
+
+    def __prepare_scriptable__(self: Any) -> nn.Module:
+        return scriptable(self)
+
+
+def scriptable(module: nn.Module) -> nn.Module:
+    """A copy of any module for inference that can be scripted and exported.
+
+    It runs in Python too, on torch's own operations. Its parameters are those of the original, but
+    what mappings and gates learn are constants, as they are now, with gates as evaluation has them.
+    A ValueError says what in it cannot be scripted.
+    """
+    return _copied(module, {})
+
+
+def shallow(module: Any, kind: type[nn.Module]) -> Any:
+    """A module of another class with the values of this one, which is not changed."""
+    copy = kind.__new__(kind)
+    for name, value in vars(module).items():
+        is_register = name.startswith("_") and isinstance(value, dict)
+        copy.__dict__[name] = value.copy() if is_register else value
+    return copy
+
+
+def _copied(module: nn.Module, memo: dict[int, tuple[nn.Module, nn.Module]]) -> nn.Module:
+    if id(module) in memo:
+        return memo[id(module)][1]
+    if isinstance(module, torch.jit.ScriptModule):
+        return module
+    if isinstance(module, Scriptable):
+        copy = module.scriptable_form()
+    else:
+        copy = shallow(module, type(module))
+    # Checkpointed activations, of the original; there is nothing to be computed again here
+    if isinstance(vars(copy).get("forward"), functools.partial):
+        del copy.__dict__["forward"]
+    # With the original, whose number another would get once it is gone
+    memo[id(module)] = module, copy
+    for name, child in copy._modules.items():
+        if child is not None:
+            copy._modules[name] = _copied(child, memo)
+    return copy
+
+
+def _scores_and_values() -> Any:
+    """fairseq's ``forward`` as a method of this name, which TorchScript takes from the function.
+
+    It calls a static method of its class by the name of the class, which TorchScript knows of a module
+    alone, or of a class that was scripted before.
+    """
+    stock = FairseqMultiheadAttention.forward
+    name = FairseqMultiheadAttention.__name__
+    static = ModuleType(name)
+    for method, value in vars(FairseqMultiheadAttention).items():
+        if isinstance(value, staticmethod):
+            setattr(static, method, value.__func__)
+    scope = {**stock.__globals__, name: static}
+    copy = FunctionType(stock.__code__, scope, "scores_and_values", stock.__defaults__)
+    copy.__annotations__ = stock.__annotations__
+    return copy
+
+
+class ScriptableAttention(FairseqMultiheadAttention):
+    """fairseq's attention with a mapping in place of softmax, and gates that are constants.
+
+    Made by :meth:`fairseq_entmax.attention.MultiheadAttention.scriptable_form`, never by its
+    constructor. Without heads it is the bias of its output projection at every position.
+    """
+
+    # A constant: TorchScript leaves out what is not for it
+    has_heads: bool
+    __constants__ = ("has_heads",)
+
+    # fairseq's own up to the scores; TorchScript has no super()
+    scores_and_values = _scores_and_values()
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Optional[Tensor],
+        value: Optional[Tensor],
+        key_padding_mask: Optional[Tensor] = None,
+        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Optional[Tensor] = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> Tuple[Tensor, Optional[Tensor]]:
+        """As :meth:`fairseq_entmax.attention.MultiheadAttention.forward`."""
+        if not self.has_heads:
+            keys = query.size(0) if key is None else key.size(0)
+            shape = [query.size(1), query.size(0), keys]
+            zeros = torch.zeros(shape, dtype=torch.float32, device=query.device)
+            output = self.out_proj().expand_as(query)
+            if need_head_weights:
+                return output, zeros.unsqueeze(0)
+            if need_weights:
+                return output, zeros
+            return output, None
+        scores, values = self.scores_and_values(
+            query,
+            key,
+            value,
+            key_padding_mask,
+            incremental_state,
+            need_weights,
+            static_kv,
+            attn_mask,
+            True,
+            False,
+        )
+        if before_softmax:
+            return scores, values
+        assert values is not None
+        queries, batch = query.size(0), query.size(1)
+        wide = scores if scores.dtype == torch.float64 else scores.float()
+        probs = self.mapping(wide.view(batch, self.num_heads, queries, -1))
+        weights = self.dropout_module(probs.to(scores.dtype))
+        # In beam search fairseq keeps keys and values of a source once for all its hypotheses
+        sources = values.size(0) // self.num_heads
+        heads = torch.matmul(
+            weights.view(sources, -1, self.num_heads, queries, weights.size(3)),
+            values.view(sources, 1, self.num_heads, -1, self.head_dim),
+        )
+        heads = heads.view(batch, self.num_heads, queries, self.head_dim) * self.gate.to(
+            heads.dtype
+        )
+        output = self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
+        if need_head_weights:
+            return output, probs.transpose(0, 1)
+        if need_weights:
+            return output, probs.mean(1)
+        return output, None
+
+
+def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
+    """Give a :class:`ScriptableAttention` of its values the mapping and gates of an attention."""
+    for name in ("filled", "scores_of", "_observers"):
+        del copy.__dict__[name]
+    for name in ("mapping", "gate"):
+        copy._modules.pop(name, None)
+        copy.__dict__.pop(name, None)
+    if attention.mapping is None:
+        copy.has_heads = False
+        return copy
+    copy.has_heads = True
+    copy.mapping = attention.mapping.scriptable()
+    gates = torch.ones(attention.num_heads)
+    if attention.gate is not None:
+        gates = attention.gate.at_evaluation()
+    parameter = next(attention.parameters(), None)
+    if parameter is not None:  # a quantised attention has none, and is on a CPU
+        gates = gates.to(parameter.device)
+    copy.register_buffer("gate", gates.view(-1, 1, 1), persistent=False)
+    return copy

@@ -1,0 +1,292 @@
+"""One batch in fairseq's search, whose steps are looked at and mended."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq.search import DiverseBeamSearch, LengthConstrainedBeamSearch, Sampling
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairseq_entmax.exact_search.counts import SearchCounts
+from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness
+
+Hypotheses = list[list[dict[str, Any]]]
+
+
+def _copy(module: nn.Module) -> Any:
+    """A module with the same parts, in which some can be replaced."""
+    own = copy.copy(module)
+    own._modules = dict(module._modules)
+    return own
+
+
+def _shadow(owner: Any, name: str, change: Callable[..., Any], *context: Any) -> None:
+    """Have a method of one object run ``change``, which gets it first, and the context."""
+    setattr(owner, name, functools.partial(change, getattr(owner, name), *context))
+
+
+class BatchSearch:
+    """A copy of a generator for one batch.
+
+    What belongs to sentences is kept for the whole batch; ``places`` says which of them are still
+    searched, as fairseq takes finished ones out. Sentences are mended from the step on at which
+    the model gives some word probability zero. The generator given stays as it is.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        own = self.generator = _copy(generator)
+        search = own.search = self.search = _copy(own.search)
+        own.model = _copy(own.model)
+        self.is_sampling = isinstance(search, Sampling)
+        self.counts = SearchCounts()
+        self.places: Tensor | None = None
+        self.impossible: Tensor | None = None
+        self.has_seen_zeros = False
+        _shadow(own.model, "forward_decoder", self._look)
+        if own.lm_model is not None:
+            own.lm_model = _copy(own.lm_model)
+            _shadow(own.lm_model, "get_normalized_probs", self._look_at_language_model)
+        _shadow(own, "_prefix_tokens", self._force)
+        _shadow(own, "is_finished", self._is_finished)
+        _shadow(search, "step", self._step)
+        _shadow(search, "prune_sentences", self._prune)
+        _shadow(search, "update_constraints", self._go_on)
+
+    def _begin(self, num_sentences: int, device: torch.device) -> None:
+        beam = self.generator.beam_size
+        self.places = torch.arange(num_sentences, device=device)
+        self.zeros = torch.zeros(num_sentences, dtype=torch.bool, device=device)
+        self.no_end = torch.zeros_like(self.zeros)
+        self.forced = torch.zeros(num_sentences, dtype=torch.long, device=device)
+        self.ignored = torch.zeros(num_sentences, beam, dtype=torch.bool, device=device)
+        self.exactness = Exactness(num_sentences, beam, device)
+        # Words of the hypotheses that were cut off
+        self.cut: list[set[tuple[int, ...]]] = [set() for _ in range(num_sentences)]
+
+    def _has_zeros(self) -> Tensor:
+        """In which of the sentences still searched the model gave some word probability zero."""
+        return self.zeros[self.places]
+
+    def _look(self, forward: Callable[..., Any], *args: Any) -> Any:
+        """``forward_decoder``: notes which words are impossible, ``(hypotheses, words)``."""
+        lprobs, attention = forward(*args)
+        if self.places is None:
+            self._begin(len(lprobs) // self.generator.beam_size, lprobs.device)
+        # Of a softmax model one look at the least of all is enough
+        self.impossible = lprobs == IMPOSSIBLE if lprobs.amin() == IMPOSSIBLE else None
+        return lprobs, attention
+
+    def _look_at_language_model(
+        self, normalize: Callable[..., Tensor], *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """``get_normalized_probs`` whose zeros are impossible with every weight but 0.
+
+        fairseq multiplies by the weight, and -inf by one below 0 would be infinitely good.
+        """
+        lprobs = normalize(*args, **kwargs)
+        weight = self.generator.lm_weight
+        is_zero = lprobs == IMPOSSIBLE
+        if weight == 0:
+            return lprobs.masked_fill(is_zero, 0.0)
+        if is_zero.any():
+            others = is_zero[:, -1]
+            self.impossible = others if self.impossible is None else self.impossible | others
+        return lprobs.masked_fill(is_zero, IMPOSSIBLE if weight > 0 else -IMPOSSIBLE)
+
+    def _force(
+        self,
+        force: Callable[..., Any],
+        step: int,
+        lprobs: Tensor,
+        scores: Tensor,
+        tokens: Tensor,
+        prefix_tokens: Tensor,
+        beam_size: int,
+    ) -> Any:
+        """``_prefix_tokens`` that keeps a word of probability zero, and counts it as certain."""
+        words = prefix_tokens[:, step].repeat_interleave(beam_size)[:, None]
+        lprob = lprobs.gather(1, words)
+        is_zero = (lprob == IMPOSSIBLE) & (words != self.generator.pad)
+        lprobs.scatter_(1, words, lprob.masked_fill(is_zero, 0.0))
+        self.forced[self.places] += is_zero.view(-1, beam_size)[:, 0]
+        return force(step, lprobs, scores, tokens, prefix_tokens, beam_size)
+
+    def _step(
+        self,
+        choose: Callable[..., tuple[Tensor, Tensor, Tensor]],
+        step: int,
+        lprobs: Tensor,
+        scores: Tensor,
+        prev_output_tokens: Tensor,
+        ids: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``search.step`` that continues no dead hypothesis, and notes what it keeps."""
+        assert self.places is not None
+        eos, is_diverse = self.generator.eos, isinstance(self.search, DiverseBeamSearch)
+        tokens = prev_output_tokens.view(*lprobs.shape[:2], -1)
+        if self.impossible is not None:
+            self.has_seen_zeros = True
+            self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
+            impossible = self.impossible.view(lprobs.shape)
+            self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
+            self.no_end[self.places] |= impossible[:, :, eos].any(dim=1)
+        zeros = self._has_zeros()
+        # fairseq lets hypotheses that have ended go on, in searches without spare candidates
+        ended = tokens[:, :, 1:].eq(eos).any(dim=2) & zeros[:, None]
+        total = self._totals(step, scores).masked_fill(ended, IMPOSSIBLE)
+        self._allow(step, lprobs, tokens, total, ended)
+        if is_diverse and (self.zeros.any() or ids.max() >= len(self.zeros)):
+            # fairseq keeps what groups share by numbers of the data set, in a table of the batch
+            ids = self.places
+        chosen, words, beams = choose(step, lprobs, scores, prev_output_tokens, ids)
+        chosen = chosen.masked_fill(ended.gather(1, beams), IMPOSSIBLE)
+        self.tokens, self.live = tokens, total > IMPOSSIBLE
+        self._sort_out(chosen, words, beams, total, lprobs)
+        return chosen, words, beams
+
+    def _totals(self, step: int, scores: Tensor) -> Tensor:
+        """Scores of the hypotheses so far; of one alone at first, where all are the same."""
+        if step:
+            return scores[:, :, step - 1]
+        total = scores.new_full(scores.shape[:2], IMPOSSIBLE)
+        total[:, 0] = 0.0
+        return total
+
+    def _allow(
+        self, step: int, lprobs: Tensor, tokens: Tensor, total: Tensor, ended: Tensor
+    ) -> None:
+        """Change the log probabilities of next words, in place, as the search needs them."""
+        eos = self.generator.eos
+        if isinstance(self.search, LengthConstrainedBeamSearch):
+            # fairseq makes hypotheses longer than the source, with a score of -inf
+            longest = self.search.max_len_a * self.search.src_lengths + self.search.max_len_b
+            at_end = (step >= longest) & self._has_zeros()
+            lprobs[at_end, :, :eos] = IMPOSSIBLE
+            lprobs[at_end, :, eos + 1 :] = IMPOSSIBLE
+        if not self.is_sampling:
+            if self.has_seen_zeros:  # else none have ended, and there are many numbers to look at
+                lprobs[ended] = IMPOSSIBLE
+            return
+        # torch draws from no row of zeros: a sample that cannot go on ends
+        is_stuck = lprobs.amax(dim=2) == IMPOSSIBLE
+        lprobs[:, :, eos].masked_fill_(is_stuck, 0.0)
+        for sentence, beam in (is_stuck & (total > IMPOSSIBLE)).nonzero().tolist():
+            self._note_cut(sentence, tokens[sentence, beam])
+
+    def _note_cut(self, sentence: int, tokens: Tensor) -> None:
+        assert self.places is not None
+        self.cut[int(self.places[sentence])].add(tuple(tokens[1:].tolist()))
+
+    def _sort_out(
+        self, chosen: Tensor, words: Tensor, beams: Tensor, total: Tensor, lprobs: Tensor
+    ) -> None:
+        """See which candidates end and which go on; where none does, end the hypotheses."""
+        assert self.places is not None
+        num_candidates, beam = chosen.size(1), self.generator.beam_size
+        ignored = functional.pad(self.ignored, (0, num_candidates - beam))
+        is_end = (words == self.generator.eos) & (chosen > IMPOSSIBLE)
+        self.taken = is_end | ignored
+        # As fairseq has it: among the first of them end those that end, and the others go on
+        ends = is_end & ~ignored
+        ends[:, beam:] = False
+        fills_beam = ~self.taken & ((~self.taken).cumsum(dim=1) <= beam)
+        goes_on = fills_beam & (chosen > IMPOSSIBLE)
+        if not self.is_sampling:
+            self.exactness.update(
+                self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on
+            )
+        # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
+        is_full = fills_beam.sum(dim=1) == beam
+        exhausted = ~goes_on.any(dim=1) & (self._has_zeros() | is_full)
+        for sentence in (exhausted & ~ends.any(dim=1)).nonzero().flatten().tolist():
+            slots = (~ignored[sentence, :beam]).nonzero().flatten()
+            order = total[sentence].argsort(descending=True)
+            rows = order[: int(self.live[sentence].sum())][: len(slots)]
+            slots = slots[: len(rows)]
+            chosen[sentence, slots] = total[sentence, rows]
+            words[sentence, slots] = self.generator.eos
+            beams[sentence, slots] = rows
+            for row in rows.tolist():
+                self._note_cut(sentence, self.tokens[sentence, row])
+        self.exhausted = exhausted.tolist()
+
+    def _prune(self, prune: Callable[..., None], batch_idxs: Tensor) -> None:
+        """``prune_sentences``, which tells what sentences are left."""
+        assert self.places is not None
+        self.places, self.taken = self.places[batch_idxs], self.taken[batch_idxs]
+        prune(batch_idxs)
+
+    def _go_on(self, update: Callable[..., None], active_hypos: Tensor) -> None:
+        """``update_constraints``, which tells what candidates go on.
+
+        Places of the beam without one stay empty: what fairseq would choose there it ignores.
+        """
+        self.ignored = self.taken.gather(1, active_hypos)
+        update(active_hypos)
+
+    def _is_finished(
+        self, is_finished: Callable[..., bool], step: int, sentence: int, max_len: int, *args: Any
+    ) -> bool:
+        """``is_finished``, also where nothing can go on."""
+        assert self.places is not None
+        if step == max_len and not self.generator.match_source_len:
+            self.exactness.exact[self.places[sentence]] &= ~self._could_go_on(step, sentence)
+        return is_finished(step, sentence, max_len, *args) or self.exhausted[sentence]
+
+    def _could_go_on(self, step: int, sentence: int) -> Tensor:
+        """Whether some hypothesis of a sentence would have gone on with a greater length."""
+        generator, tokens = self.generator, self.tokens[sentence]
+        lprobs = self.live.new_zeros(len(tokens), generator.vocab_size, dtype=torch.float32)
+        if self.impossible is not None:
+            impossible = self.impossible.view(*self.live.shape, -1)[sentence]
+            lprobs.masked_fill_(impossible, IMPOSSIBLE)
+        lprobs[:, generator.pad] = IMPOSSIBLE
+        lprobs[:, generator.unk] -= generator.unk_penalty
+        if generator.token_indices_to_suppress is not None:
+            lprobs[:, generator.token_indices_to_suppress] = IMPOSSIBLE
+        if generator.repeat_ngram_blocker is not None:
+            # With padding behind, where fairseq's own looks
+            padded = functional.pad(tokens, (0, 1), value=generator.pad)
+            lprobs = generator.repeat_ngram_blocker(padded, lprobs, 1, len(tokens), step)
+        lprobs[:, generator.eos] = IMPOSSIBLE
+        return (lprobs[self.live[sentence]] > IMPOSSIBLE).any()
+
+    def finish(self, sentences: Hypotheses) -> Hypotheses:
+        """Leave out what is no hypothesis, say what is said of them, and count."""
+        if self.places is None:
+            return sentences
+        exact, zeros, no_end, forced = (
+            each.tolist() for each in (self.exactness.exact, self.zeros, self.no_end, self.forced)
+        )
+        finished = []
+        for place, hypotheses in enumerate(sentences):
+            kept = (
+                self._choose(place, hypotheses) if zeros[place] or self.cut[place] else hypotheses
+            )
+            is_cut = all(hypothesis.get("unfinished", False) for hypothesis in kept)
+            is_exact = exact[place] and not is_cut and not self.is_sampling
+            for hypothesis in kept:
+                hypothesis.setdefault("unfinished", False)
+                hypothesis.update(exact_search=is_exact, impossible_prefix=forced[place])
+            finished.append(kept)
+            is_sparse = zeros[place] and (no_end[place] or is_exact)
+            self.counts.add(SearchCounts(1, is_exact, is_sparse, is_cut, forced[place] > 0))
+        return finished
+
+    def _choose(self, place: int, hypotheses: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The hypotheses that are some: finished ones if there are any, each once."""
+        for hypothesis in hypotheses:
+            words = tuple(hypothesis["tokens"][:-1].tolist())
+            hypothesis["unfinished"] = words in self.cut[place]
+        if self.is_sampling:
+            return hypotheses
+        some = [hypothesis for hypothesis in hypotheses if not hypothesis["unfinished"]]
+        once: dict[tuple[int, ...], dict[str, Any]] = {}
+        for hypothesis in some or hypotheses:
+            once.setdefault(tuple(hypothesis["tokens"].tolist()), hypothesis)
+        return list(once.values())

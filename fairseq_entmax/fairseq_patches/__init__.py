@@ -1,0 +1,1 @@
+"""What is changed in fairseq: for the sake of what, and what breaks without it."""

@@ -1,0 +1,51 @@
+"""Moving averages of parameters, fairseq's ``--store-ema``, for models of this package.
+
+Without it: ``--store-ema`` fails on decisions of gates, and on a checkpoint without averages.
+Remove when: fairseq's average copies whole numbers, and starts from the weights by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.models.ema.ema import EMA
+from torch import nn
+
+logger = logging.getLogger(__name__)
+
+
+def copy_whole_numbers(average: EMA, model: nn.Module) -> None:
+    """Have a moving average of a model copy the whole numbers in it, such as decisions of gates."""
+    buffers = model.named_buffers(remove_duplicate=False)
+    whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
+    average.skip_keys = set(average.skip_keys or ()) | whole
+
+
+def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.load_checkpoint``, with its moving average, or the model as it was loaded for one.
+
+    fairseq's own deletes the model's parameters before it starts the average from them, and ends in a
+    ``KeyError`` where the checkpoint has no average.
+    """
+    config = trainer.cfg.ema
+    if not config.store_ema:
+        return load(trainer, *args, **kwargs)
+    config.store_ema = False
+    try:
+        extra_state = load(trainer, *args, **kwargs)
+    finally:
+        config.store_ema = True
+    if extra_state is None:
+        return None
+    average = extra_state.get("ema")
+    if average is None:
+        logger.warning("the checkpoint has no moving averages: they start from its weights")
+        model = trainer.get_model().state_dict()
+        trainer.ema.restore(model, build_fp32_params=config.ema_fp32)
+        return extra_state
+    trainer.ema.restore(average, build_fp32_params=False)
+    if config.ema_fp32:
+        trainer.ema.build_fp32_params(extra_state.get("ema_fp32_params"))
+    return extra_state

@@ -1,0 +1,110 @@
+"""The state of an optimizer in a checkpoint, for a model or a training that is not quite its own.
+
+Without it: torch refuses the state of a model that gained gates or learned alphas.
+Remove when: fairseq's optimizers take a state that lacks new parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fairseq.optim import FairseqOptimizer
+from fairseq.trainer import Trainer
+from torch import Tensor
+
+from fairseq_entmax import compat
+
+logger = logging.getLogger(__name__)
+_REMEDY = (
+    "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
+)
+
+
+@contextmanager
+def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
+    """Let optimizers restore their state, in the block, when the model has gained parameters.
+
+    Parameters that are :func:`fairseq_entmax.compat.is_new` have no state in the checkpoint: they
+    start without, as in a new optimizer, and the others get theirs. Where the trainer's model has
+    another learning rate of alpha than the checkpoint, the log says so.
+    """
+    load = FairseqOptimizer.load_state_dict
+
+    def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        with compat.stopping_command():
+            # In place, as fairseq looks at it again for --memory-efficient-fp16
+            _leave_out_new_parameters(state_dict, self.param_groups)
+            _check_flat_sizes(state_dict, self.param_groups)
+        if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
+            logger.warning(
+                "--alpha-lr-factor or --gate-lr-factor is another than in the checkpoint, and the "
+                "optimizer's averages that go on are of gradients by the former: give "
+                "--reset-optimizer and another --save-dir to start them anew"
+            )
+        load(self, state_dict, *args, **kwargs)
+
+    FairseqOptimizer.load_state_dict = load_state_dict
+    try:
+        yield
+    finally:
+        FairseqOptimizer.load_state_dict = load
+
+
+def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Renumber the parameters in an optimizer's state, in place, around the new ones."""
+    saved_groups = state_dict.get("param_groups") or []
+    if len(saved_groups) != len(groups):
+        return
+    renumbered: dict[int, int] = {}
+    new_groups = []
+    numbers = itertools.count()
+    for saved, group in zip(saved_groups, groups, strict=True):
+        is_new = {next(numbers): compat.is_new(parameter) for parameter in group["params"]}
+        old = [number for number, new in is_new.items() if not new]
+        if len(saved["params"]) != len(old):
+            raise ValueError(
+                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
+                f"model trains {len(old)} of those in the checkpoint (--freeze-decoder and other "
+                f"numbers of heads change this): {_REMEDY}"
+            )
+        renumbered |= dict(zip(saved["params"], old, strict=True))
+        new_groups.append({**saved, "params": list(is_new)})
+    state = {renumbered.get(key, key): value for key, value in state_dict["state"].items()}
+    state_dict.update(state=state, param_groups=new_groups)
+
+
+def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Refuse state of another size, which torch would take and stumble over a step later.
+
+    With ``--fp16`` and ``--bf16`` fairseq keeps all parameters in one flat tensor, in which
+    the state of new parameters has no place.
+    """
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    for position, parameter in enumerate(parameters):
+        for value in state_dict.get("state", {}).get(position, {}).values():
+            is_flat = isinstance(value, Tensor) and value.dim() == 1 == parameter.dim()
+            if is_flat and value.numel() != parameter.numel():
+                raise ValueError(
+                    f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
+                    f"model has {parameter.numel()}: {_REMEDY}"
+                )
+
+
+def refuse_other_training(
+    trainer: Trainer, error: AssertionError, filename: str = "the checkpoint", *_: Any, **__: Any
+) -> None:
+    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about."""
+    last = trainer._optim_history[-1] if trainer._optim_history else {}
+    present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
+    for name, own in present.items():
+        theirs = last.get(f"{name}_name")
+        if theirs != type(own).__name__:
+            raise ValueError(
+                f"{filename} was trained with the {name} {theirs}, and this training has "
+                f"{type(own).__name__}, which the state of its optimizer does not belong to: "
+                f"{_REMEDY}"
+            ) from error

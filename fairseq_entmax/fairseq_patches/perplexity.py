@@ -1,0 +1,69 @@
+"""``fairseq-eval-lm`` of a model that gives words probability exactly zero.
+
+fairseq means to leave such words out of its sum, and to say so. But its message ends in a
+traceback for each sample, the perplexity that it prints is that of the other words, and with
+``--output-word-probs`` it is out of step. Here the tokens are counted, and the perplexity is
+infinite, as it is; lists of words show NaN for what is impossible.
+
+Without it: the perplexity leaves out words of probability zero, and each sample logs a traceback.
+Remove when: ``fairseq-eval-lm`` counts them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+# Of fairseq_cli.eval_lm, under whatever name that was loaded
+EVALUATION = "fairseq_cli.eval_lm"
+
+
+def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """fairseq's ``eval_lm``, whose loss is infinite where a word has probability zero.
+
+    Logs how many tokens have, and the perplexity of the others. Where none has, everything is as
+    fairseq gives it.
+    """
+    namespace: dict[str, Any] = eval_lm.__globals__
+    scores: list[Tensor] = []
+    make = namespace["SequenceScorer"]
+
+    def scorer_that_notes(*args: Any, **kwargs: Any) -> Any:
+        scorer = make(*args, **kwargs)
+        generate = scorer.generate
+
+        def generate_and_note(*args: Any, **kwargs: Any) -> Any:
+            hypotheses = generate(*args, **kwargs)
+            for hypothesis, *_ in hypotheses:
+                own = hypothesis["positional_scores"]
+                scores.append(own.double().cpu())
+                # Which goes through fairseq's sums as -inf does, and is not what its message is for
+                hypothesis["positional_scores"] = own.masked_fill(own == -math.inf, math.nan)
+            return hypotheses
+
+        scorer.generate = generate_and_note
+        return scorer
+
+    namespace["SequenceScorer"] = scorer_that_notes
+    try:
+        results = eval_lm(*args, **kwargs)
+    finally:
+        namespace["SequenceScorer"] = make
+    logs = torch.cat(scores) if scores else torch.zeros(0)
+    possible = logs[logs > -math.inf]
+    impossible = int((logs == -math.inf).sum())
+    if not impossible:
+        return results
+    logger.warning(
+        f"{impossible:,} of {len(logs):,} tokens ({100 * impossible / len(logs):.1f} %) have "
+        f"probability 0, so the perplexity is infinite; that of the others is "
+        f"{math.exp(-float(possible.mean())):.2f}"
+    )
+    return {**results, "loss": math.inf, "perplexity": math.inf}

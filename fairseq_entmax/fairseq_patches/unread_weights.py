@@ -1,0 +1,66 @@
+"""Weights that fairseq asks its last cross-attention for in training, and that nobody reads.
+
+fairseq's decoder returns them with every batch, which keeps that layer from a kernel for the whole of
+attention. The usual criterions read the scores of words alone. What needs the weights (alignment, copying,
+a criterion, a model, a decoder or a task of somebody else's, a hook) gets them as before, and so does
+whoever calls a model himself.
+
+Without it: the last cross-attention computes weights in training that nobody reads.
+Remove when: fairseq's decoder returns weights only where they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.tasks import FairseqTask
+
+from fairseq_entmax import compat
+from fairseq_entmax.attention.base import has_hook
+
+# Of fairseq's. Of this package's, those that say so themselves
+READ_SCORES_ALONE = (AdaptiveLoss, CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
+SAYS_SO = "reads_scores_alone"
+# What the classes of a model and of its decoder say, and then the decoder in an update
+MAY_BE_UNREAD, UNREAD = "weights_may_be_unread", "weights_are_unread"
+
+
+def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **options: Any) -> Any:
+    """``Trainer.train_step`` in which a decoder need not return weights that nobody reads."""
+    model = trainer.get_model()
+    is_usual = type(trainer.task).train_step is FairseqTask.train_step
+    if (
+        not is_usual
+        or not _can_do_without(model)
+        or not reads_scores_alone(trainer.get_criterion())
+    ):
+        return step(trainer, *arguments, **options)
+    decoder = model.decoder
+    setattr(decoder, UNREAD, True)
+    try:
+        return step(trainer, *arguments, **options)
+    finally:
+        setattr(decoder, UNREAD, False)
+
+
+def reads_scores_alone(criterion: Any) -> bool:
+    """Whether a criterion is known to read nothing else of what a decoder returns."""
+    kind = type(getattr(criterion, "stock_criterion", criterion))
+    # A class derived from it may read more
+    return kind in READ_SCORES_ALONE or bool(vars(kind).get(SAYS_SO))
+
+
+def _can_do_without(model: Any) -> bool:
+    """Whether a model is of a class that says so itself, as its decoder's does, and nobody looks on."""
+    decoder: Any = getattr(model, "decoder", None)
+    # A class derived from them may read weights
+    if not all(vars(type(one)).get(MAY_BE_UNREAD) for one in (model, decoder)):
+        return False
+    layers = list(decoder.layers)[-1:]
+    attentions = [layer.encoder_attn for layer in layers if layer.encoder_attn is not None]
+    watched = (model, decoder, *layers, *attentions)
+    return not (compat.has_global_hooks() or any(map(has_hook, watched)))

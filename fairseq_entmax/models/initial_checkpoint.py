@@ -1,0 +1,92 @@
+"""The checkpoint that training starts from, and what a model takes from it beside the weights."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fairseq_entmax.attentions import CROSS
+from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.models.checkpoint_model import SavedModel, read_model
+from fairseq_entmax.models.config import (
+    HEADS_OPTIONS,
+    MAPPING_OPTIONS,
+    heads_options,
+    mapping_text,
+    parse_mapping_option,
+)
+from fairseq_entmax.models.copy_config import CopyConfig, copy_options
+
+
+def heads_of_start(args: Any) -> dict[str, str]:
+    """The heads of the pruned checkpoint from which training starts, as options.
+
+    Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
+    that of the model which was pruned. Where both models copy, so are the heads to copy by, as heads
+    that are left have other numbers than before, unless ``--copy-layer`` names another layer.
+
+    Nothing where options say how many heads there are, and where training starts from nothing, or
+    from what was not pruned or cannot be read (fairseq says so when it loads it).
+    """
+    path = start_of_heads(args)
+    try:
+        start = read_model(path) if path is not None else None
+    except (OSError, ValueError):
+        start = None
+    if start is None or not start.is_pruned:
+        return {}
+    return {
+        **_mappings_of_start(args, start),
+        **heads_options(start.options.heads),
+        **_copy_of_start(args, start),
+    }
+
+
+def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
+    if start.options.copy is None or getattr(args, "copy_heads", None) is None:
+        return {}
+    of_start, default, given = start.options.copy, CopyConfig(), CopyConfig.of(args)
+    own = copy_options(of_start, CopyConfig.of(start.args))
+    same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
+    if given.checked("copy_layer") not in (default.checked("copy_layer"), *same_layer):
+        return {}  # another layer, whose heads are as they are numbered in the start
+    heads = given.checked("copy_heads")
+    if heads not in (default.checked("copy_heads"), of_start.heads):
+        raise ValueError(
+            f"--copy-heads {','.join(map(str, heads))}: {start.path} was pruned, and copies by "
+            f"{own['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
+            f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
+        )
+    if given.checked("copy_mapping") is not None:
+        own.pop("copy_mapping", None)
+    return own
+
+
+def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
+    text = getattr(args, "attn_mapping", None)
+    if text != start.args.attn_mapping or not any(
+        isinstance(spec, HeadsSpec) for spec in parse_mapping_option(text)
+    ):
+        return {}
+    left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
+    return {
+        option: mapping_text(value)
+        for option, value in left.items()
+        if value is not None and getattr(args, option, None) is None
+    }
+
+
+def start_of_heads(args: Any) -> str | None:
+    """The checkpoint that fairseq will load first, by its own rules; None outside of training.
+
+    None too where options say how many heads there are.
+    """
+    is_said = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
+    if is_said or getattr(args, "save_dir", None) is None:
+        return None
+    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
+    last = os.path.join(args.save_dir, restore)
+    for path in (last, getattr(args, "finetune_from_model", None), restore):
+        if path and os.path.isfile(path):
+            return str(path)
+    return None

@@ -1,0 +1,95 @@
+"""Shares of heads over some sentences."""
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis.importance.relevance import head_relevance
+from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
+from fairseq_entmax.analysis.importance_shares import (
+    FEWEST,
+    MORE,
+    ShareSums,
+    blocks_of,
+    evenly_spread,
+    spread_order,
+    until_precise,
+)
+from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
+from tests.support import batch, build_model, spread_scores
+
+
+def test_sentences_and_every_beginning_of_their_order_are_spread_evenly():
+    assert evenly_spread(3, 10) == [0, 1, 2]
+    assert evenly_spread(0, 4) == []
+    assert evenly_spread(1000, 4) == [125, 375, 625, 875]
+    order = list(spread_order(1000))
+    for number in (10, 64, 96, 300):
+        for tenth in range(0, 1000, 100):
+            own = sum(tenth <= one < tenth + 100 for one in order[:number])
+            assert abs(own - number / 10) <= 3
+
+
+def test_without_a_number_sentences_are_added_up_to_the_most_that_the_measure_takes():
+    blocks = blocks_of(Relevance(), 10_000, None)
+    assert [len(block) for block in blocks[:3]] == [FEWEST, MORE, MORE]
+    every = [number for block in blocks for number in block]
+    assert len(every) == len(set(every)) == Relevance.sentences
+
+
+def sums_of(*parts):
+    sums = ShareSums()
+    for part in parts:
+        sums.update({"cross": {0: part}})
+    return sums
+
+
+def test_the_error_does_not_depend_on_batches():
+    rows = torch.rand(50, 3, generator=torch.Generator().manual_seed(1))
+    whole, parts = sums_of(rows).shares(), sums_of(*rows.split(7)).shares()
+    assert whole.sentences == parts.sentences == 50
+    assert torch.allclose(whole.errors["cross"][0], parts.errors["cross"][0], rtol=1e-6)
+    # By the definition
+    share = rows.double().sum(dim=0) / rows.double().sum()
+    residuals = rows.double() - share * rows.double().sum(dim=1, keepdim=True)
+    mean = rows.double().sum() / 50
+    expected = residuals.var(dim=0).div(50).sqrt() / mean
+    assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (50.0, 5)])
+def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
+    class Known(Relevance):
+        precision = 0.01
+
+    generator = torch.Generator().manual_seed(2)
+    sums, taken = ShareSums(), 0
+    wanted = [[0] * 60] * 5
+    for block in until_precise(Known(), sums, wanted, lambda block: [block]):
+        taken += 1
+        sums.update({"cross": {0: 1 + noise * torch.rand(len(block), 2, generator=generator)}})
+    assert taken == blocks
+    assert (sums.shares().largest_error <= 0.01) == (noise == 0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "parts_of", "number"),
+    [
+        (Relevance(), lambda *given: head_relevance(*given).shares(), 17),
+        (Gradient(), head_sensitivity, 3),
+    ],
+    ids=["relevance", "gradient"],
+)
+def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_gradient(
+    measure, parts_of, number
+):
+    model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
+    sums, samples = ShareSums(), [batch([7, 5], [6, 3]), batch([4], [8])]
+    for sample in samples:
+        sums.update(measure.importance(model, sample))
+    parts = [parts_of(model, sample) for sample in samples]
+    for attention, layers in sums.shares().heads.items():
+        for layer, found in layers.items():
+            every = torch.cat([one[attention][layer] for one in parts]).double()
+            assert len(every) == number
+            assert torch.allclose(found, every.sum(dim=0) / every.sum(), atol=1e-6)
+            assert found.numel() == 0 or float(found.sum()) == pytest.approx(1)

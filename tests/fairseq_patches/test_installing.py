@@ -1,0 +1,230 @@
+"""What is changed in fairseq: for models of this package it helps, for others it is not there."""
+
+import gc
+import importlib
+import sys
+from functools import partial
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, file_utils
+from fairseq.data import TokenBlockDataset
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.file_io import PathManager
+from fairseq.models.ema.ema import EMA
+from fairseq.optim import FairseqOptimizer
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.trainer import Trainer
+from torch.multiprocessing import ProcessExitedException
+
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.fairseq_patches import installing
+from fairseq_entmax.kernels.native.library import CannotBuild
+from fairseq_entmax.models import EntmaxTransformerModel
+from tests.commands import as_command
+from tests.support import batch, build_model
+from tests.training import make_trainer, save, train
+
+GATED = "--criterion=cross_entropy_with_head_l0"
+
+
+def test_the_updates_are_those_of_the_last_trainer_of_a_model_of_ours_as_long_as_it_lives():
+    first, model = make_trainer(build_model()), build_model()
+    assert compat.trainer_num_updates() == 0
+    train(first, 2)
+    train(make_trainer(build_model("transformer")), 3)
+    assert compat.trainer_num_updates() == first.get_num_updates() == 2
+    second = make_trainer(model)
+    assert compat.trainer_num_updates() == 0
+    second.set_num_updates(7)  # as when a checkpoint is restored
+    assert compat.trainer_num_updates() == 7
+    del second, first
+    gc.collect()
+    assert compat.trainer_num_updates() is None
+
+
+def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(monkeypatch, capsys):
+    sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
+    for model in (build_model(), build_model("transformer")):
+        with pytest.raises(ValueError, match=sentence):
+            make_trainer(model, GATED, "--l0-weight=0.1")
+    as_command(monkeypatch, "fairseq-hydra-train")
+    with pytest.raises(SystemExit):
+        make_trainer(model, GATED, "--l0-weight=0.1")
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("code", "expected"), [(2, SystemExit), (1, ProcessExitedException)])
+def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
+    def run(*_):
+        raise ProcessExitedException("ended", 0, 1234, code)
+
+    with pytest.raises(expected) as stop:
+        installing._end_without_traceback(run)
+    assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
+
+
+def test_from_pretrained_says_which_folder_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent: from_pretrained"):
+        EntmaxTransformerModel.from_pretrained(f"{tmp_path}/absent", "best.pt", str(tmp_path))
+
+
+@pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
+def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_model(
+    precision, tmp_path
+):
+    stock = make_trainer(build_model("transformer"), *precision)
+    train(stock, 2)
+    model = build_model(head_gates="cross")
+    grown = make_trainer(model, *precision)
+    load_state = FairseqOptimizer.load_state_dict
+    grown.load_checkpoint(save(stock, tmp_path / "stock.pt"))
+    assert FairseqOptimizer.load_state_dict is load_state
+    assert grown.get_num_updates() == 2
+    state = grown.optimizer.optimizer.state
+    moments = stock.optimizer.optimizer.state
+    names = dict(model.named_parameters())
+    for name, parameter in stock.get_model().named_parameters():
+        assert torch.equal(state[names[name]]["exp_avg"], moments[parameter]["exp_avg"]), name
+    new = [value for name, value in names.items() if "alpha" in name or "gate" in name]
+    assert len(new) == 8
+    assert not any(state.get(value) for value in new)
+    train(grown)
+    assert all("exp_avg" in state[value] for value in new)
+
+
+@pytest.fixture
+def start_command(monkeypatch):
+    """To be called after the options are read, which looks at the command too."""
+    return partial(as_command, monkeypatch)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
+    is_training, start_command, monkeypatch, capsys, tmp_path
+):
+    # Where fairseq keeps the model of a training that breaks off
+    trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
+    monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
+    monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
+    start_command()
+    with pytest.raises(SystemExit) as stop:
+        train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
+    assert stop.value.code == compat.STOPPED
+    sentence = "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"
+    assert capsys.readouterr().err.startswith(f"fairseq-train: error: {sentence}")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [installing._end_without_traceback, installing.COMMANDS["fairseq_cli.generate"][1]],
+)
+def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
+    change, start_command, capsys
+):
+    def main(cfg):
+        assert cfg == 3
+        raise CannotBuild("the compiler cc failed")
+
+    start_command()
+    with pytest.raises(SystemExit) as stop:
+        change(main, 3)
+    assert stop.value.code == compat.STOPPED
+    assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
+    assert change(lambda cfg: cfg, 4) == 4
+
+
+def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
+    start_command, tmp_path, capsys
+):
+    gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
+    train(gated)
+    path = save(gated, tmp_path / "gated.pt")
+    other = make_trainer(build_model(head_gates="cross"))
+    with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
+        other.load_checkpoint(path)
+    start_command()
+    with pytest.raises(SystemExit):
+        other.load_checkpoint(path)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"fairseq-train: error: {path} was trained with the criterion Cross")
+    assert "and this training has CrossEntropyCriterion" in line
+    assert "continue it with --reset-optimizer" in line
+    other.load_checkpoint(path, reset_optimizer=True)  # the remedy
+    assert other.get_num_updates() == 0
+
+
+def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
+    whole, model = make_trainer(build_model()), build_model()
+    train(whole)
+    model.decoder.requires_grad_(False)
+    refusal = "is for 93 parameters, the model trains 35 .* continue it with --reset-optimizer"
+    with pytest.raises(ValueError, match=refusal):
+        make_trainer(model).load_checkpoint(save(whole, tmp_path / "some.pt"))
+
+
+def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_path, caplog):
+    fast = make_trainer(build_model(alpha_lr_factor=20))
+    train(fast)
+    other = make_trainer(build_model(alpha_lr_factor=10))
+    other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
+    (said,) = [line for line in caplog.messages if "lr-factor or" in line]
+    assert "--reset-optimizer and another --save-dir" in said
+
+
+def test_the_moving_average_of_a_stock_model_averages_what_it_does_in_stock_fairseq():
+    def skipped(model):
+        model.register_buffer("steps", torch.tensor([3]))
+        return EMA(model, EMAConfig(store_ema=True)).skip_keys
+
+    assert skipped(build_model("transformer")) == set()
+    assert skipped(build_model(head_gates="cross")) >= {"steps", "pruning_state.num_updates"}
+
+
+def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
+    new, last = tmp_path / "checkpoint1.pt", tmp_path / "checkpoint_last.pt"
+    new.write_text("the new one")
+    last.write_text("the old one")
+
+    def half(src, dst, overwrite):
+        with open(src) as source, open(dst, "w") as target:
+            target.write(source.read(3))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        installing._copy_whole(half, str(new), str(last), overwrite=True)
+    assert last.read_text() == "the old one"
+    assert PathManager.copy(str(new), str(last), overwrite=True)
+    assert last.read_text() == "the new one"
+    assert sorted(tmp_path.iterdir()) == [new, last]
+    link = tmp_path / "link.pt"
+    link.symlink_to(last)
+    last.write_text("the old one")
+    assert PathManager.copy(str(new), str(link), overwrite=True)
+    assert link.is_symlink()
+    assert last.read_text() == "the new one"
+
+
+def test_installing_again_changes_nothing_more():
+    def changed():
+        return (
+            *(Trainer.__init__, Trainer.load_checkpoint, EMA.__init__),
+            *(checkpoint_utils.load_checkpoint_to_cpu, file_utils.load_archive_file),
+            *(SequenceGenerator.generate, SequenceGeneratorWithAlignment.generate),
+            command.eval_lm,
+            len(sys.meta_path),
+        )
+
+    command = importlib.import_module("fairseq_cli.eval_lm")  # changed where it is there
+    installing.install()
+    before = changed()
+    installing.install()
+    assert changed() == before
+    assert all(hasattr(function, "_is_changed") for function in before[:-1])
+
+
+def test_sentences_one_by_one_are_data_whatever_numpy_has(monkeypatch):
+    monkeypatch.delattr("numpy.compat", raising=False)  # as NumPy 2.4
+    sentences = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
+    blocks = TokenBlockDataset(sentences, [3, 2], 9, 1, 2, break_mode="eos")
+    assert [block.tolist() for block in (blocks[0], blocks[1])] == [[5, 6, 2], [7, 2]]

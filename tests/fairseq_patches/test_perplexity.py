@@ -1,0 +1,91 @@
+"""fairseq-eval-lm where words have probability zero: counted, and infinite."""
+
+import importlib
+import inspect
+import logging
+import math
+
+import pytest
+import torch
+
+from fairseq_entmax.fairseq_patches.perplexity import EVALUATION, evaluate_with_zeros
+from tests.language_models import build_text_model, text_batch, text_task
+
+LENGTHS = (9, 9, 6, 12)
+
+
+@pytest.fixture(scope="module")
+def command():
+    return importlib.import_module(EVALUATION)
+
+
+@pytest.fixture
+def evaluate(command, caplog):
+    """Evaluate a model as the command does; the results, and what was logged, which has to format."""
+    stock = inspect.unwrap(command.eval_lm)
+
+    def of_model(model, changed=True, **options):
+        caplog.clear()
+        caplog.set_level(logging.INFO)
+        given = ([model], text_task().dictionary, [text_batch(LENGTHS)])
+        results = (
+            evaluate_with_zeros(stock, *given, **options) if changed else stock(*given, **options)
+        )
+        return results, [each.getMessage() for each in caplog.records]
+
+    return of_model
+
+
+def test_a_perplexity_with_impossible_words_is_infinite_and_says_how_many_there_are(evaluate):
+    model = build_text_model(output_alpha=1.5)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(8)
+    options = {"output_word_probs": True, "output_word_stats": True}
+    results, messages = evaluate(model, **options)
+    batch = text_batch(LENGTHS)
+    with torch.no_grad():
+        probs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=False)
+    of_target = probs.gather(-1, batch["target"][..., None])[batch["target"] != 1].double()
+    possible, number = of_target[of_target > 0], int((of_target == 0).sum())
+    assert 0 < number < len(of_target) == 36
+    assert results == {"loss": math.inf, "perplexity": math.inf}
+    assert [message for message in messages if "probability 0" in message] == [
+        f"{number} of 36 tokens ({100 * number / 36:.1f} %) have probability 0, so the perplexity is "
+        f"infinite; that of the others is {(-possible.log().mean()).exp():.2f}"
+    ]
+    printed = [
+        float(item.rpartition(" [")[2].removesuffix("]"))
+        for message in messages
+        if message[0].isdigit() and "\t" in message
+        for item in message.split("\t")
+        if "[" in item
+    ]
+    assert sorted(value for value in printed if not math.isnan(value)) == pytest.approx(
+        sorted(possible.log().tolist()), abs=1e-4
+    )
+    assert len(printed) == 36
+
+
+def test_the_evaluation_of_a_model_without_zeros_is_fairseqs(evaluate):
+    model = build_text_model()
+    for options in ({}, {"output_word_probs": True, "output_word_stats": True}):
+        (stock, said), (ours, also_said) = (
+            evaluate(model, changed, **options) for changed in (False, True)
+        )
+        assert torch.equal(stock["loss"], ours["loss"])
+        assert torch.equal(stock["perplexity"], ours["perplexity"])
+        said, also_said = (
+            [each for each in logged if not each.startswith("Evaluated")]  # the time it took
+            for logged in (said, also_said)
+        )
+        assert said == also_said
+
+
+def test_a_loss_that_is_no_number_stays_one(command, evaluate):
+    before, model = command.SequenceScorer, build_text_model()
+    with torch.no_grad():
+        model.decoder.output_projection.weight[5] = math.nan
+    results, messages = evaluate(model, output_word_probs=True)
+    assert command.SequenceScorer is before
+    assert math.isnan(results["loss"])
+    assert not any("probability 0" in message for message in messages)

@@ -1,0 +1,118 @@
+"""The weights of the last cross-attention in training: left out where nobody reads them."""
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.tasks.translation import TranslationTask
+
+from fairseq_entmax.fairseq_patches import unread_weights
+from fairseq_entmax.models import EntmaxTransformerModel
+from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder
+from tests.support import batch, build_model, tiny_task
+from tests.training import make_trainer, train
+
+LOSS = ["--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"]
+
+
+class Reading(LabelSmoothedCrossEntropyCriterion):
+    """A user's, which may read whatever it likes."""
+
+
+class OwnDecoder(EntmaxTransformerDecoder):
+    """A user's, as are these."""
+
+
+class OwnModel(EntmaxTransformerModel):
+    pass
+
+
+class OwnTask(TranslationTask):
+    def train_step(self, *arguments, **options):
+        return super().train_step(*arguments, **options)
+
+
+@pytest.fixture
+def returned(monkeypatch):
+    """The weights that decoders return."""
+    found = []
+    original = EntmaxTransformerDecoder.forward
+
+    def forward(self, *args, **kwargs):
+        output = original(self, *args, **kwargs)
+        found.extend(output[1]["attn"])
+        return output
+
+    monkeypatch.setattr(EntmaxTransformerDecoder, "forward", forward)
+    return found
+
+
+GATED = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [LOSS, GATED, ["--criterion=cross_entropy"], ["--criterion=entmax_loss", "--loss-alpha=1"]],
+)
+def test_usual_criterions_train_without_weights(returned, options):
+    gates = "encoder-self" if options is GATED else None
+    train(make_trainer(build_model(head_gates=gates), *options))
+    assert returned == [None]
+
+
+@pytest.mark.parametrize("which", ["criterion", "model", "decoder", "task"])
+def test_what_may_read_weights_gets_them(which, returned, monkeypatch):
+    model, criterion = build_model(), None
+    if which == "model":
+        model.__class__ = OwnModel
+    elif which == "decoder":
+        model.decoder.__class__ = OwnDecoder
+    elif which == "criterion":
+        criterion = Reading(tiny_task(), sentence_avg=False, label_smoothing=0.1)
+    trainer = make_trainer(model, *LOSS, criterion=criterion)
+    if which == "task":
+        monkeypatch.setattr(trainer.task, "__class__", OwnTask)
+    train(trainer)
+    assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
+
+
+def test_a_hook_sees_the_weights(returned):
+    trainer, seen = make_trainer(build_model(), *LOSS), []
+    attention = trainer.get_model().decoder.layers[-1].encoder_attn
+    handle = attention.register_forward_hook(lambda _m, _i, output: seen.append(output[1].shape))
+    train(trainer)
+    handle.remove()
+    train(trainer)
+    assert len(seen) == 1
+    assert returned[1] is None
+
+
+def test_who_calls_a_model_between_updates_gets_weights(returned):
+    trainer = make_trainer(build_model(), *LOSS)
+    train(trainer)
+    trainer.get_model()(**batch([5], [4])["net_input"])
+    assert returned[0] is None
+    torch.testing.assert_close(returned[1].sum(-1), torch.ones(1, 4))
+
+
+def test_weights_are_back_after_an_update_that_failed():
+    trainer = make_trainer(build_model(), *LOSS)
+
+    def step(trainer):
+        assert trainer.get_model().decoder.weights_are_unread
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        unread_weights.step_without(step, trainer)
+    assert not trainer.get_model().decoder.weights_are_unread
+
+
+def test_gradients_are_those_with_weights(monkeypatch):
+    def gradients():
+        trainer = make_trainer(build_model(), *LOSS, "--clip-norm=0")
+        train(trainer)
+        return {name: one.grad for name, one in trainer.get_model().named_parameters()}
+
+    without = gradients()
+    monkeypatch.setattr(unread_weights, "READ_SCORES_ALONE", ())
+    for name, expected in gradients().items():
+        torch.testing.assert_close(without[name], expected, atol=2e-5, rtol=1e-4, msg=name)

@@ -1,0 +1,15 @@
+"""What errors say of exceptions."""
+
+from fairseq_entmax.error_messages import reason
+
+
+def test_a_reason_is_one_line():
+    for error, text in (
+        (KeyError("alpha"), "it has no 'alpha'"),
+        (IndexError("9"), "it ends too early"),
+        (TypeError("int"), "something in it has another form"),
+        (ValueError(""), "something in it has another form"),
+        (ValueError("two\nlines"), "two lines"),
+        (ValueError("x" * 999), "x" * 200),
+    ):
+        assert reason(error) == text
