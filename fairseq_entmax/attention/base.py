@@ -13,7 +13,7 @@ from torch import Tensor
 from fairseq_entmax import compat
 from fairseq_entmax.attention.gates import HardConcreteGate
 from fairseq_entmax.attention.projections import keep_first_heads
-from fairseq_entmax.attention.scripting import Scriptable, ScriptableAttention, with_constants
+from fairseq_entmax.attention.scripting import Scriptable, with_constants
 from fairseq_entmax.mappings import HeadsApart, Mapping
 
 
@@ -28,8 +28,6 @@ class Heads:
 
 class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
     """fairseq's multihead attention with other heads, which does not attend yet."""
-
-    scriptable_class = ScriptableAttention
 
     # Linear layers; what stands in for them where there are no heads
     q_proj: Any

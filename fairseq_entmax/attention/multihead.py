@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from fairseq_entmax.attention import decoding_step, fused, masks
 from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
 from fairseq_entmax.attention.projections import weighted_sum
+from fairseq_entmax.attention.scripting import ScriptableAttention
 
 
 class MultiheadAttention(AttentionWithHeads):
@@ -41,6 +42,8 @@ class MultiheadAttention(AttentionWithHeads):
         ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
             alone, where the mapping needs that.
     """
+
+    scriptable_class = ScriptableAttention
 
     def forward(
         self,

@@ -376,7 +376,8 @@ def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) ->
     calls = dry.calls()
     models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
     small = f"{models}cross-sqpnormmax sparse-encoder".split()
-    expected = {f"{model}-small-seed1" for model in small}
+    rising = ["entmax", "entmax15", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax"]
+    expected = {f"{model}-small-seed1" for model in [*small, *(f"rise50-{one}" for one in rising)]}
     expected |= {f"{model}-large-seed1" for model in small[:4]} | {"entmax-large-seed1-equaltime"}
     roles = ("continued", "all24-pruned", "all24-scratch")
     expected |= {f"softmax-large-seed1-{role}" for role in roles}

@@ -72,6 +72,8 @@ def few_heads(corpus: Corpus, model: str) -> Finding:
         harms = {name: max(one["change"], 0.0) for name, one in removals(run, LOSS).items()}
         layers: dict[int, list[float]] = {}
         for head in run.each_head(ENCODER_SELF):
+            if head.name not in harms:
+                raise NotInRecord(f"the record has no ablation of {run.run} without {head.name}")
             layers.setdefault(head.layer, []).append(harms[head.name])
         for own in layers.values():
             own.sort(reverse=True)
