@@ -25,8 +25,8 @@ CURL = (
     *("--connect-timeout", "30", "--speed-limit", "1000", "--speed-time", "120"),
     *("--continue-at", "-", "--output"),
 )
-# Statuses of curl where a server cannot go on behind what is there, or has no such file
-CANNOT_GO_ON = (22, 33, 36)
+# Statuses of curl, and of HTTP, where a server cannot go on behind what is there
+CANNOT_GO_ON, NO_SUCH_RANGE = (33, 36), "416"
 
 
 class Archive(NamedTuple):
@@ -44,6 +44,13 @@ def read_archive(table: Path, file: str) -> Archive:
         if line.startswith(f"{file}\t"):
             return Archive(*line.split("\t")[:5])
     raise ValueError(f"{table} has no line for {file}")
+
+
+def _fetched(part: Path, address: str) -> tuple[int, str]:
+    """Go on with a file, or begin it: the status of curl, and that of HTTP."""
+    command = [*CURL, str(part), "--write-out", "%{http_code}", address]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    return done.returncode, done.stdout
 
 
 def verify(path: Path, archive: Archive) -> None:
@@ -69,10 +76,11 @@ def download(archive: Archive, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for address in addresses:
         say(f"download: {address}")
-        status = subprocess.run([*CURL, part, address], check=False).returncode
-        if status in CANNOT_GO_ON and part.exists():
+        status, answer = _fetched(part, address)
+        cannot = status in CANNOT_GO_ON or (status and answer == NO_SUCH_RANGE)
+        if cannot and part.exists():
             part.unlink()
-            status = subprocess.run([*CURL, part, address], check=False).returncode
+            status, _ = _fetched(part, address)
         if status == 0:
             try:
                 verify(part, archive)

@@ -76,7 +76,7 @@ def check_output(folder: str | None, overwrite: bool) -> None:
             f"--overwrite"
         )
     above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
-    if not os.access(above, os.W_OK):
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
         raise PermissionError(f"--output got {folder!r}, where nothing can be written")
 
 

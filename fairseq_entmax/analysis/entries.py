@@ -96,6 +96,11 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
             }
             for line in read_record(path, name)
         ]
+        layers = [
+            layer for line in read for one in line["values"].values() for layer in one.values()
+        ]
+        if any(value is not None and not math.isfinite(value) for one in layers for value in one):
+            raise ValueError(f"{path} has a value that is no number")
         present = _present(loaded, name)
         lines = list(lines_of_checkpoint(read, name, loaded.updates, present, str(path)))
     except (OSError, ValueError) as error:

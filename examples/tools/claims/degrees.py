@@ -81,7 +81,7 @@ def compared(
     return _found(
         found,
         interval,
-        (high <= limit, low > limit, f"{limit:g}"),
+        (high <= limit, low > limit, f"at most {limit:g}", f"above {limit:g}"),
         f"bits; BLEU {bleu}; densities {_densities(ones)} against {_densities(others)}",
     )
 
@@ -93,7 +93,8 @@ def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
         found = settings(corpora, model, SOFTMAX)
         interval = pooled_interval([gap(pairs, lambda run: run.bleu) for pairs in found.values()])
         _, low, high = interval
-        rule = -limit <= low and high <= limit, low > limit or high < -limit, f"{limit:g}"
+        is_within, is_beyond = -limit <= low and high <= limit, low > limit or high < -limit
+        rule = is_within, is_beyond, f"within {limit:g}", f"beyond {limit:g}"
         return _found(found, interval, rule, "BLEU")
 
     return of_models((FIXED, LEARNED), judge)
@@ -102,19 +103,18 @@ def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
 def _found(
     of_settings: Mapping[str, Pairs],
     interval: tuple[float, float, float],
-    rule: tuple[bool, bool, str],
+    rule: tuple[bool, bool, str, str],
     shown: str,
 ) -> Finding:
-    """What an interval says by a rule: whether it is within its limit, or beyond, and the limit."""
+    """What an interval says by a rule: whether it holds, or does not, and where it lies then."""
     mean, *ends = (words.number(one, 3, signed=True) for one in interval)
-    is_within, is_beyond, limit = rule
-    decision = Decision(UNDECIDED, f"values on both sides of {limit} are likely")
+    holds, fails, near, far = rule
+    decision = Decision(UNDECIDED, f"values {near} and others are likely")
     if math.isnan(interval[1]):
         decision = ONE_SEED
-    elif is_within or is_beyond:
-        side = "within" if is_within else "beyond"
-        why = f"every value of the interval is {side} {limit}"
-        decision = Decision(HOLDS if is_within else FAILS, why)
+    elif holds or fails:
+        why = f"every value of the interval is {near if holds else far}"
+        decision = Decision(HOLDS if holds else FAILS, why)
     number = sum(map(len, of_settings.values()))
     test = f"interval over {number} pairs of runs with equal seeds, {', '.join(of_settings)}"
     reach = "" if math.isnan(interval[1]) else f" [{', '.join(ends)}]"
