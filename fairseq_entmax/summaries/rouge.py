@@ -46,6 +46,11 @@ class RougeOptions:
     max_bytes: int | None = None
     sentences: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.sentences is not None and not self.sentences.strip():
+            given = f"what ends a sentence (--sentences, --rouge-sentences) is {self.sentences!r}"
+            raise ValueError(f"{given}: give a text such as '</t>'")
+
     @property
     def statistic(self) -> str:
         """What systems are compared by: recall where summaries are cut, as in DUC, else F1."""

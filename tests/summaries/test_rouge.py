@@ -69,3 +69,9 @@ def test_empty_texts_score_zero(empty):
     for summary, references in ((empty, ["a b"]), ("a b", [empty]), (empty, [empty, empty])):
         for score in rouge.score(summary, references).values():
             assert tuple(score) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_sentences_end_by_a_text_that_is_no_blank(text):
+    with pytest.raises(ValueError, match="give a text such as '</t>'"):
+        RougeOptions(sentences=text)

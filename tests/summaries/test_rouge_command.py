@@ -144,7 +144,7 @@ def test_output_that_is_not_of_the_references_is_refused(tmp_path, text, message
         (["{generated}", "--reference", "{none}"], "No such file"),
         (["{latin}", "--text", "--reference", "{reference}"], "is no text in UTF-8"),
         (["{generated}", "--reference", "{reference}", "--bytes=0"], "--bytes got 0: give 1"),
-        (["{generated}", "--reference", "{reference}", "--sentences="], "empty separator"),
+        (["{generated}", "--reference", "{reference}", "--sentences="], "give a text such as"),
         (
             ["{plain}", "--text", "--reference", "{reference}", "--output={plain}", "--overwrite"],
             "is the generated text, and would be replaced",
