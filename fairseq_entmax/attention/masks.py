@@ -36,15 +36,18 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
     """Whether every query is known to have a key that is not masked, as torch's attention needs it.
 
-    Unknown are other masks than that of the future, padding on a GPU, which a look at it would wait
-    for in every layer, and what is traced, compiled or exported, which is for other masks, too.
+    Unknown are other masks than that of the future, and what is traced, compiled or exported, which
+    is for other masks, too. Padding on a GPU, where a look would wait in every layer, is taken to
+    leave one, as fairseq takes it: each of its sentences has an end.
     """
     if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
-    if key_padding_mask.device.type != "cpu" or is_recorded():
+    if is_recorded():
         return False
+    if key_padding_mask.device.type != "cpu":
+        return True
     is_padding = key_padding_mask.to(torch.bool)
     # The first query sees the first key alone
     is_empty = is_padding.all(1) if attn_mask is None else is_padding[:, 0]

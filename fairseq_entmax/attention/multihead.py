@@ -83,15 +83,15 @@ class MultiheadAttention(AttentionWithHeads):
                 if found is not None:
                     return self.output(found[0]), _asked(found[1], need_weights, need_head_weights)
             decoding_step.as_fairseq_reads(self, incremental_state)
-        is_whole = key is not None and incremental_state is None and not static_kv
-        asks_more = before_softmax or need_head_weights
-        if is_whole and not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
+        # fairseq's softmax of a step is in float32, and its cross-attention of a training in parts
+        is_less = static_kv if incremental_state is None else query.dtype == torch.float64
+        asks_more = before_softmax or need_head_weights or is_less
+        if not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
             # With torch's fused attention, so that a model with softmax is fairseq's to the bit
             self.skip_embed_dim_check = False
+            given = key_padding_mask, incremental_state, need_weights, static_kv, attn_mask
             try:
-                return super().forward(
-                    query, key, value, key_padding_mask, None, need_weights, attn_mask=attn_mask
-                )
+                return super().forward(query, key, value, *given)
             finally:
                 self.skip_embed_dim_check = True
         wants_weights = need_weights or need_head_weights or before_softmax or self.is_watched()

@@ -40,12 +40,26 @@ def search_with_zeros(
     - ``impossible_prefix``: how many of the words that were forced at its beginning have
       probability zero. They add nothing to its score.
 
-    Models that give every word some probability are searched as without it, to the bit.
+    Models that give every word some probability, which have no ``gives_zeros`` that is true, are
+    searched by fairseq as it is.
     """
+    if not any(getattr(model, "gives_zeros", False) for model in _models_of(generator)):
+        sentences = generate(generator, *args, **kwargs)
+        for hypotheses in sentences:
+            for hypothesis in hypotheses:
+                hypothesis.update(exact_search=False, unfinished=False, impossible_prefix=0)
+        note(generator, SearchCounts(len(sentences)))
+        return sentences
     search = BatchSearch(generator)
     sentences = search.finish(generate(search.generator, *args, **kwargs))
     note(generator, search.counts)
     return sentences
+
+
+def _models_of(generator: Any) -> list[Any]:
+    """All that a search takes probabilities from."""
+    language_model = [] if generator.lm_model is None else [generator.lm_model]
+    return [*generator.model.models, *language_model]
 
 
 def align_with_zeros(

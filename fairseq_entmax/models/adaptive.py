@@ -209,6 +209,11 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         rise = self.output_rise
         return alpha if rise is None else SOFTMAX + rise.share * (alpha - SOFTMAX)
 
+    @property
+    def gives_zeros(self) -> bool:
+        """Whether a word may have probability exactly zero."""
+        return self.output_alpha != SOFTMAX
+
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
         """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so."""
         if self.output_alpha == SOFTMAX:

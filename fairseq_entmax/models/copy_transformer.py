@@ -191,6 +191,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
     config = CopyConfig
     encoder_class = CopyEncoder
+    gives_zeros = True  # to markers that no word of the source has
     decoder: CopyDecoder
 
     @classmethod

@@ -139,9 +139,10 @@ def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str
         words += ["--arch", f"entmax_{arch}", "--attn-mapping", *mapping]
     words += [*model_options.split(), *SETTINGS.split(), "--max-tokens", str(options.max_tokens)]
     words += ["--save-dir", folder, *([] if options.cuda else ["--cpu"]), *rest]
-    words += [f"--{dtype}" for dtype in HALVES if getattr(options, dtype)]
+    words += ["--fp16"] if options.fp16 else []
     parser = fairseq_options.get_training_parser()
     config = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
+    config.common.bf16 = options.bf16  # with the option fairseq looks for a TPU
     torch.manual_seed(1)
     task = tasks.setup_task(config.task)
     model = task.build_model(config.model)

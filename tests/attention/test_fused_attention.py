@@ -314,7 +314,7 @@ def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, sof
     whole, apart = (softmax_results(kind, padding, gated, watched) for watched in (False, True))
     assert len(softmax_calls) == 1
     for one, other in zip(whole, apart, strict=True):
-        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(one, other, atol=5e-5, rtol=5e-5)
 
 
 @every_kind
