@@ -27,6 +27,8 @@ def map_rows(
     strength: float | Tensor = 0.0,
 ) -> Tensor:
     """The probabilities, differentiable in scores, epsilon and strength."""
+    if not torch.is_grad_enabled():  # for the steps of a search, which have little else to do
+        return backend.probabilities(scores, kind, _as(scores, epsilon), _as(scores, strength))
     probs: Tensor = _Rows.apply(backend, scores, kind, epsilon, strength)
     return probs
 

@@ -80,16 +80,16 @@ def parts() -> list[Part]:
     attention = "--device cuda --spread 1.5 --repeats 10"
     train = "--model iwslt_de_en --cuda --rounds 5 --updates 6"
     shipped = f"{{out}}/bible/data-bin {train} --max-tokens 4096"
-    wide = "--lengths 512 2048 128 --dtypes bf16 fp16"
+    wide = "--lengths 512 2048 128 --dtypes bf16"
     causal = "--causal --lengths 1024 --dtypes bf16 --models wmt_en_de"
     long = f"random:400x100 {train} --max-tokens 16000 --bf16 --query-scale 4"
     generation = "--device cuda --fp16"
     # Compiling takes most of the time of the tests
-    processes = str(max(1, min(6, (os.cpu_count() or 1) - 1)))
+    processes = str(max(1, min(12, (os.cpu_count() or 1) - 1)))
     return [
         # Without those that compile for a GPU of a kind, which takes minutes and needs none
         Part("tests", 220, tests(TESTS, "-m", "not compiles_only", "-n", processes)),
-        Part("attention", 190, benchmark("fused_attention", f"{attention} {wide}")),
+        Part("attention", 120, benchmark("fused_attention", f"{attention} {wide}")),
         Part("attention-causal", 60, benchmark("fused_attention", f"{attention} {causal}")),
         Part("mapping", 40, benchmark("mapping", "--device cuda")),
         Part("mapping-drawn", 40, benchmark("mapping", "--device cuda --drawn")),

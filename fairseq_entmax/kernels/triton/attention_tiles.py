@@ -62,7 +62,7 @@ def forward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Til
 def backward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Tile:
     """The block of both backward kernels."""
     width = block_of(head_dim)
-    most = LONG_BLOCK if width * item_bytes <= 128 else LONG_BLOCK // 2
+    most = LONG_BLOCK if width * item_bytes <= 128 else block_of(LONG_BLOCK // 2)
     rows, block = min(block_of(queries), most), min(block_of(keys), most)
     warps = 8 if width * item_bytes >= 512 or rows * block > 2048 else 4
     return Tile(rows, block, warps, 1, False)

@@ -105,27 +105,27 @@ def forward_kernel(
         origin = tl.where(top == float("-inf"), 0.0, top)
         tau = tl.zeros([ROWS], tl.float32)
         total = tl.zeros([ROWS], tl.float32)
-        last = tau
-        # A row that is none of numbers is not solved
-        moving = 1 - tl.min(broken, axis=0)
+        moving = 1
         step = 0
+        # The last turn finds no row that moves, and its sums are those of the result. No name may
+        # stand for the value of another here: compiled, it would keep what it had before the loop
         while (moving > 0) & (step < MOST_STEPS):
-            last = tau
             total = tl.zeros([ROWS], tl.float32)
             slope = tl.zeros([ROWS], tl.float32)
             for start in range(0, keys, BLOCK):
                 scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
                 distance = scores - origin[None, :, None]
-                p, slopes, _ = power_at(last, distance, epsilon, inverse, KIND)
+                p, slopes, _ = power_at(tau, distance, epsilon, inverse, KIND)
                 total += sum_keys(p)
                 slope += sum_keys(slopes)
-            tau, moving = newton_step(last, total, slope, epsilon, KIND)
+            total = tl.where(broken > 0, 0.0, total)
+            tau, moving = newton_step(tau, total, slope, epsilon, KIND)
             step += 1
         share = share_of(total, broken)
         for start in range(0, keys, BLOCK):
             scores, inside = load_scores(scores_ptr, at, start, keys, key, is_row)
             distance = scores - origin[None, :, None]
-            p, _, _ = power_at(last, distance, epsilon, inverse, KIND)
+            p, _, _ = power_at(tau, distance, epsilon, inverse, KIND)
             tl.store(probs_ptr + at + start, p * share[None, :, None], mask=inside)
 
 
