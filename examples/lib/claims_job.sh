@@ -30,7 +30,8 @@ if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4);
 # So many that p can be small enough for all heads at once: it is never below 1 / (resamples + 1)
 ablation=(--bootstrap 10000)
 if [[ -n ${CLAIMS_QUICK-} ]]; then
-    epochs=${CLAIMS_EPOCHS:-1} SEARCH_UPDATES=8 RECOVERY_UPDATES=6
+    # A rise ends within the few updates of a trial
+    epochs=${CLAIMS_EPOCHS:-1} EPOCH_UPDATES=8 SEARCH_UPDATES=8 RECOVERY_UPDATES=6
     pruned=(softmax) ablated=(softmax) budgets=(all=24)
     analysis=(--relevance-sentences 4 --gradient-sentences 4)
     ablation+=(--heads 'encoder-self:0.0;cross:1.2')

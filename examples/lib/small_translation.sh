@@ -24,7 +24,7 @@ settle_dataset() {
     local updates=$LENGTH
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
     has_option --lr-scheduler || TRAINING+=(--total-num-update "$updates")
-    [[ ${MAPPING-softmax} == softmax ]] || has_option --alpha-warmup-updates || has_option --finetune-from-model ||
+    has_option --alpha-warmup-updates || has_option --finetune-from-model ||
         TRAINING+=(--alpha-warmup-updates $((updates / 2)))
 }
 
