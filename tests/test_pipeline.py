@@ -129,20 +129,22 @@ def test_no_text_is_in_two_of_the_three_and_both_kinds_of_subwords_cut_every_lin
             assert len(lines(folder / "merges" / name)) == len(text)
 
 
-# --- the commands of the README -----------------------------------------------
+# --- the command of the README ------------------------------------------------
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OTHER_OPTIONS = (
+    "--source-lang es --target-lang en --encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-layers 1 "
+    "--decoder-layers 1 --criterion label_smoothed_cross_entropy --optimizer adam --lr 0.0005 "
+    "--max-tokens 1000 --max-update 3"
+)
 
 
-def test_the_readmes_commands_train_and_translate(walked, tmp_path):
-    """On the data that the chapter's commands made, of smaller layers."""
+def test_the_readmes_command_trains(walked, tmp_path):
+    """On the data that the chapter's commands made, with small layers."""
     folder, _ = walked
     (block,) = [
         x for x in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "fairseq-train" in x
     ]
     shutil.copytree(folder / "data-bin", tmp_path / "data-bin")
-    small = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-layers 1 --decoder-layers 1"
-    script = block.replace("-lang de", "-lang es").replace("--max-epoch", f"{small} --max-epoch")
-    result = run(script, folder, tmp_path)
-    assert "Generate test with beam=5: BLEU4" in result.stdout + result.stderr
-    assert (tmp_path / "checkpoints" / "alpha.jsonl").exists()
+    run(block.replace("…your other options", OTHER_OPTIONS), folder, tmp_path)
+    assert (tmp_path / "checkpoints" / "checkpoint_last.pt").exists()

@@ -12,11 +12,13 @@ from fairseq_entmax.models.config import DEFAULTS, add_arguments, option_name
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CHAPTERS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [*sorted(ROOT.glob("*.md")), *CHAPTERS, *sorted((ROOT / "examples").rglob("*.md"))]
+OPTIONS = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+INDEX = ROOT / "docs" / "README.md"
+CHAPTERS = sorted({*(ROOT / "docs").glob("*.md")} - {INDEX})
+PAGES = [*sorted(ROOT.glob("*.md")), INDEX, *CHAPTERS, *sorted((ROOT / "examples").rglob("*.md"))]
 
 
-def table_rows(first_header, page=README):
+def table_rows(first_header, page=OPTIONS):
     """The cells of the table whose header starts so, without header and rule."""
     lines = page[page.index(f"| {first_header} |") :].split("\n\n")[0].splitlines()
     # A bar in a cell has a backslash before it
@@ -33,13 +35,26 @@ def test_the_table_of_options_has_every_option_with_its_default():
     assert found == expected
 
 
-@pytest.mark.parametrize(("page", "number"), [("README.md", 10), ("docs/structured.md", 12)])
+@pytest.mark.parametrize(("page", "number"), [("docs/options.md", 10), ("docs/structured.md", 12)])
 def test_every_mapping_of_the_tables_can_be_parsed(page, number):
     text = (ROOT / page).read_text(encoding="utf-8")
     specs = [spec for row in table_rows("SPEC", text) for spec in re.findall("`(.+?)`", row[0])]
     assert len(specs) == number
     for spec in specs:
         assert parse_mappings(spec)
+
+
+def test_the_readme_is_short_and_its_python_gives_exact_zeros():
+    assert len(README.split()) <= 600
+    assert "```python" in "\n".join(README.splitlines()[:45])
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    torch.manual_seed(0)
+    names = {}
+    exec(block, names)
+    assert (names["weights"] == 0).any()
+    assert (names["mapping"].alpha_logit.grad != 0).all()
+    probs = names["entmax15"](torch.tensor([3.0, 2.0, 0.5, -1.0]))
+    assert [f"{float(p):.4f}" for p in probs] == ["0.8307", "0.1693", "0.0000", "0.0000"]
 
 
 def run_example(chapter, part):
@@ -94,7 +109,7 @@ def test_every_script_that_is_named_is_there(page):
         assert (ROOT / name.replace("RECIPE", "bible_es_en")).is_file(), name
 
 
-def test_the_readme_names_every_chapter():
+def test_the_index_names_every_chapter():
     assert CHAPTERS
     for chapter in CHAPTERS:
-        assert f"](docs/{chapter.name})" in README
+        assert f"]({chapter.name})" in INDEX.read_text(encoding="utf-8")
