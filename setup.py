@@ -66,6 +66,8 @@ setup(
         "summaries": SUMMARIES,
         # The page and the figures of the report
         "report": REPORT,
+        # The site of the documentation
+        "docs": ["mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"],
         "test": [
             *REPORT,
             *SUMMARIES,

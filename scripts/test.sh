@@ -46,7 +46,7 @@ done < <(find scripts examples .ci -type f \( -name '*.sh' -o -path '.ci/run' \)
 check style ruff check .
 check format ruff format --check .
 check types mypy
-check tool-types env MYPYPATH=examples/tools mypy examples/tools
+check tool-types env MYPYPATH=examples/tools mypy examples/tools docs/site/hooks.py
 check floors lint-imports
 if ! $quick; then check constraints python scripts/constraints.py check; fi
 check shell shellcheck -x "${shell_scripts[@]}"
