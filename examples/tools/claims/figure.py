@@ -69,7 +69,7 @@ def draw(corpora: Iterable[Corpus], target: Path) -> None:
             color=altair.Color("mapping:N", title=None).scale(
                 domain=[*scale], range=[*scale.values()]
             ),
-            shape=altair.Shape("rise:N", title=None).scale(
+            shape=altair.Shape("rise:N", title=None, legend=altair.Legend(labelLimit=300)).scale(
                 domain=[FROM_THE_START, RISES], range=["triangle-up", "circle"]
             ),
         )
