@@ -112,6 +112,11 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         finally:
             self._observers.remove(observer)
 
+    def show(self, probs: Tensor) -> None:
+        """Call the observers with the weights of a call."""
+        for observer in self._observers:
+            observer(probs)
+
     def is_watched(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping

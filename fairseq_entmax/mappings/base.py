@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO
 from fairseq_entmax.mappings.rise import RISE, Rise, check_warmup
@@ -144,10 +143,11 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> FusedEntmax | None:
-        """What a kernel for the whole of attention needs to do what this mapping does.
+    def fused(self) -> float | Tensor | None:
+        """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
 
-        None where the mapping is to be called itself: that is so unless a class says otherwise.
+        A number above 0, or a tensor ``(heads,)``, or ``(1,)`` for all heads. None where the mapping
+        is to be called itself: that is so unless a class says otherwise.
         """
         return None
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.structure import OSCAR, TV
 from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
@@ -176,11 +175,11 @@ class Entmax(OfHeads):
             return map_scores(scores, alpha)
         return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
 
-    def fused(self) -> FusedEntmax | None:
+    def fused(self) -> float | Tensor | None:
         # Softmax has torch's own kernels, and is to give fairseq's numbers
         epsilon = self.alpha - 1.0
         is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-        return None if is_softmax or self.is_structured else FusedEntmax(epsilon)
+        return None if is_softmax or self.is_structured else epsilon
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:
