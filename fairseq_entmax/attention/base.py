@@ -122,15 +122,16 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         mapping: Any = self.mapping
         return bool(
             self._observers
-            or any(map(has_hook, mapping.modules()))
+            or has_hook_inside(mapping)
             or not mapping.is_fused_forward()
             or compat.has_global_hooks()
         )
 
     def output(self, heads: Tensor) -> Tensor:
         """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
-        if self.gate is not None:
-            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
+        gate = self.gate
+        if gate is not None:
+            heads = heads * gate().to(heads.dtype).view(1, -1, 1, 1)
         batch, _, queries, _ = heads.shape
         return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
 
@@ -156,3 +157,8 @@ def has_hook(module: Any) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
     )
+
+
+def has_hook_inside(module: Any) -> bool:
+    """The same of a module and all in it."""
+    return has_hook(module) or any(map(has_hook_inside, module._modules.values()))

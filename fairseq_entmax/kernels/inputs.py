@@ -66,7 +66,9 @@ def check_attention(
         and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
         and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
         and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
-        and all(x.device == query.device for x in (key, value, padding, mask) if x is not None)
+        and key.device == value.device == query.device
+        and (padding is None or padding.device == query.device)
+        and (mask is None or mask.device == query.device)
     )
     if not fits:
         shapes = [

@@ -112,7 +112,8 @@ class Mapping(nn.Module):
 
     def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
         """A number that has risen to ``value`` from where it makes softmax of the mapping."""
-        return value if self.risen == 1.0 else softmax + self.risen * (value - softmax)
+        risen = self.risen
+        return value if risen == 1.0 else softmax + risen * (value - softmax)
 
     def head_values(self) -> dict[str, Tensor]:
         """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""

@@ -139,10 +139,11 @@ class Entmax(OfHeads):
     @property
     def alpha(self) -> float | Tensor:
         """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
-        if self.alpha_logit is None:
+        logit = self.alpha_logit
+        if logit is None:
             assert self.fixed_alpha is not None
             return self.on_its_way(self.fixed_alpha, 1.0)
-        return self.on_its_way(1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)), 1.0)
+        return self.on_its_way(1.0 + torch.sigmoid(value_of(logit, self.lr_factor)), 1.0)
 
     @property
     def strength(self) -> float | Tensor | None:
@@ -176,10 +177,11 @@ class Entmax(OfHeads):
         return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
 
     def fused(self) -> float | Tensor | None:
-        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        if self.is_structured:
+            return None
         epsilon = self.alpha - 1.0
-        is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-        return None if is_softmax or self.is_structured else epsilon
+        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        return epsilon if isinstance(epsilon, Tensor) or epsilon else None
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:

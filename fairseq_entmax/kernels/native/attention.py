@@ -55,26 +55,26 @@ def _shape(inputs: Inputs, epsilon: Tensor, padding: Tensor | None, mask: Tensor
     )
 
 
-def _blocks(query: Tensor) -> int:
-    """How many times the queries of all heads fill the lanes."""
-    return query.shape[:2].numel() * -(-query.size(2) // lanes())
-
-
-def _threads(query: Tensor, key: Tensor) -> int:
-    return threads_for(query.shape[:3].numel() * key.size(2), _blocks(query))
+def _blocks_and_threads(query: Tensor, key: Tensor) -> tuple[int, int]:
+    """How many times the queries of all heads fill the lanes, and threads for so much."""
+    sentences, heads, queries, _ = query.shape
+    blocks = sentences * heads * -(-queries // lanes())
+    return blocks, threads_for(sentences * heads * queries * key.size(2), blocks)
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     """The output, and where each query's support begins, the last one's ends; keys; probabilities."""
     query, key, value, settings = inputs.query, inputs.key, inputs.value, inputs.settings
     output, epsilon = positions_first(query), epsilon_of_heads(inputs.epsilon, query.size(1))
-    starts = torch.zeros(_blocks(query) * lanes() + 1, dtype=torch.int64) if keeps else None
-    few = kept = None
-    if keeps and key.size(2) <= FEW_KEYS:
-        few = _empty(_blocks(query) * lanes() * key.size(2))
-    elif keeps:
-        kept = (ctypes.c_void_p * max(_blocks(query), 1))()
+    blocks, threads = _blocks_and_threads(query, key)
+    starts = few = kept = None
     failed = 0
+    if keeps:
+        starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
+        if key.size(2) <= FEW_KEYS:
+            few = _empty(blocks * lanes() * key.size(2))
+        else:
+            kept = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
@@ -84,7 +84,7 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
             shape,
             *map(_matrices, (query, key, value, output)),
             *(address(starts), kept, *map(address, few or (None, None))),
-            _threads(query, key),
+            threads,
         )
     if starts is None:
         check(failed)
@@ -125,7 +125,7 @@ def _backward(
         failed = library().entmax_attention_backward(
             *(shape, gradients),
             *map(address, (starts, keys, probs, for_scores, weights)),
-            _threads(query, key),
+            _blocks_and_threads(query, key)[1],
         )
         check(failed)
     else:
