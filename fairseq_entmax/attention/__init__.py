@@ -3,7 +3,8 @@
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gate_contract import Gate
+from fairseq_entmax.attention.gates import GATES, HardConcreteGate
 from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention
@@ -13,6 +14,8 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 __all__ = [
     "ATTENTIONS",
+    "GATES",
+    "Gate",
     "HardConcreteGate",
     "Heads",
     "MultiheadAttention",

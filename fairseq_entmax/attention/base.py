@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gate_contract import Gate
 from fairseq_entmax.attention.projections import keep_first_heads
 from fairseq_entmax.attention.scripting import Scriptable, with_constants
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -23,7 +23,7 @@ class Heads:
 
     number: int
     mapping: Mapping | None  # None where there are no heads
-    gate: HardConcreteGate | None = None
+    gate: Gate | None = None
 
 
 class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
@@ -41,7 +41,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         num_heads: int,
         mapping: Mapping | None,
         kept_heads: int | None = None,
-        gate: HardConcreteGate | None = None,
+        gate: Gate | None = None,
         **options: Any,
     ) -> None:
         super().__init__(embed_dim, num_heads, **options)

@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fairseq_entmax import compat
-from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import RATIO
+from fairseq_entmax.attention.gate_contract import Gate
 
 TEMPERATURE = 0.33
 STRETCH = (-0.1, 1.1)
@@ -34,41 +32,23 @@ LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
 #   within the limits above the shift is as low as -6.4.
 MOST_INIT = 10.0
 
-UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
-
-class HardConcreteGate(nn.Module):
-    """One gate for each head of one attention.
+class HardConcreteGate(Gate):
+    """Gates of the hard-concrete distribution.
 
     In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
     ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
-    evaluation ``s = sigmoid(log a)``. A gate can be decided, by :meth:`decide`: it is then
-    exactly 0 or 1, in training too, and ``log a`` gets no gradient. A protected head has the gate 1,
-    whatever is drawn or decided.
+    evaluation ``s = sigmoid(log a)``.
 
     Args:
-        num_heads: number of gates, 1 or more.
+        num_heads, lr_factor, protected: as for :class:`Gate`.
         temperature: beta, from 0.01 and below 1.
         stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
         init: ``log a`` at the start, from -10 to 10.
-        lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
-            Adam moves every parameter by about the learning rate in each update, and ``log a``
-            has some way to go.
-        protected: heads whose gate is 1 for ever, from 0; a checkpoint does not hold it.
-
-    Attributes:
-        weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
-        decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
-        filled: names of the values that the last loaded state dict did not have. They
-            kept their start.
 
     Raises:
         ValueError: an argument is out of its range.
     """
-
-    weight: nn.Parameter
-    decision: Tensor
-    _protected: Tensor
 
     def __init__(
         self,
@@ -79,82 +59,21 @@ class HardConcreteGate(nn.Module):
         lr_factor: float = LR_FACTOR,
         protected: Sequence[int] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(num_heads, check_init(init), lr_factor, protected)
         self.temperature = check_temperature(temperature)
         self.stretch = check_stretch(stretch)
-        self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
-        self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
-        self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
-        self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
-        self.protected = tuple(protected)
-        # Of numbers, which every way to spread a model over workers can send
-        mask = torch.zeros(num_heads, dtype=torch.uint8)
-        mask[list(self.protected)] = 1
-        self.register_buffer("_protected", mask, persistent=False)
-        self.filled: list[str] = []
-        self._uniform: Tensor | None = None
 
-    @property
-    def num_heads(self) -> int:
-        """Number of gates."""
-        return self.weight.numel()
+    def sample(self) -> Tensor:
+        noise = torch.logit(self.uniform(), eps=1e-7)
+        return self._stretched(torch.sigmoid((noise + self.log_a) / self.temperature))
 
-    @property
-    def is_protected(self) -> Tensor:
-        """``(num_heads,)``: whether each head is protected."""
-        return self._protected != 0
-
-    @property
-    def log_a(self) -> Tensor:
-        """``(num_heads,)``, float32 (float64 in a float64 module): where each gate stands."""
-        wide = self.weight if self.weight.dtype == torch.float64 else self.weight.float()
-        return wide * self.lr_factor
-
-    def forward(self) -> Tensor:
-        """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module).
-
-        In training with the draw that :meth:`use_draw` gave, else with a new one.
-        """
-        log_a = self.log_a
-        if not self.training:
-            s = torch.sigmoid(log_a)
-        else:
-            uniform = torch.rand_like(log_a) if self._uniform is None else self._uniform
-            noise = torch.logit(uniform.to(log_a), eps=1e-7)
-            s = torch.sigmoid((noise + log_a) / self.temperature)
-        return self._stretched(s)
+    def without_noise(self) -> Tensor:
+        return self._stretched(torch.sigmoid(self.log_a))
 
     def probability_open(self) -> Tensor:
-        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided or protected."""
         gamma, zeta = self.stretch
         shift = self.temperature * math.log(-gamma / zeta)
-        return self._decided_or(torch.sigmoid(self.log_a - shift))
-
-    def at_evaluation(self) -> Tensor:
-        """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
-        with torch.no_grad():
-            return self._stretched(torch.sigmoid(self.log_a))
-
-    def use_draw(self, uniform: Tensor | None) -> None:
-        """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""
-        self._uniform = uniform
-
-    def decide(self, is_open: Tensor | None) -> None:
-        """Set all but protected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
-        with torch.no_grad():
-            if is_open is None:
-                self.decision.fill_(UNDECIDED)
-            else:
-                self.decision.copy_(is_open)
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether every gate is decided, or protected."""
-        return bool(self.is_settled().all())
-
-    def is_settled(self) -> Tensor:
-        """``(num_heads,)``: whether each gate is decided, or protected."""
-        return (self.decision != UNDECIDED) | self.is_protected
+        return self.settled(torch.sigmoid(self.log_a - shift))
 
     def extra_repr(self) -> str:
         protected = f", protected={self.protected}" if self.protected else ""
@@ -164,30 +83,14 @@ class HardConcreteGate(nn.Module):
 
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch
-        return self._decided_or((s * (zeta - gamma) + gamma).clamp(0, 1))
-
-    def _decided_or(self, values: Tensor) -> Tensor:
-        # With a gradient of zero, not none: distributed training waits for every gradient
-        decided = self.decision.to(values.dtype)
-        values = torch.where(self.decision == UNDECIDED, values, decided)
-        return values.masked_fill(self.is_protected, 1.0) if self.protected else values
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        """Keep the present gates where a checkpoint has none, and its log a, whatever its factor.
-
-        A checkpoint that does not say its factor is taken to have ours.
-        """
-        if prefix + RATIO in state_dict:
-            factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
-        state_dict[prefix + RATIO] = factors.as_ratio(self.lr_factor)
-        own = ((prefix + "weight", self.weight), (prefix + "decision", self.decision))
-        self.filled = compat.fill_in(state_dict, own)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
-def draw(gates: list[HardConcreteGate], *key: int) -> None:
+# What a gate may be named: those that another file registers, too
+GATES: dict[str, type[Gate]] = {"hard-concrete": HardConcreteGate}
+
+
+def draw(gates: Sequence[Gate], *key: int) -> None:
     """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
 
     ``key`` tells this batch from every other: seed, update, number in the update. So training that is
