@@ -99,7 +99,7 @@ class Mapping(nn.Module):
     def rise_over(self, updates: Any) -> None:
         """Have :attr:`risen` go from 0 to 1 in so many updates of a training; 0 for no rise.
 
-        A constructor calls it; :meth:`forward` then gives softmax at 0.
+        :meth:`from_text` calls it; :meth:`forward` then gives softmax at 0.
         """
         length = check_warmup(updates)
         if length:
