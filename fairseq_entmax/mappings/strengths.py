@@ -71,7 +71,7 @@ def learned_strength(raw: Tensor) -> Tensor:
 
 def wide(parameter: Tensor) -> Tensor:
     """Not in half precision, even where the model is: alpha near 1 needs the digits."""
-    return parameter if parameter.dtype == torch.float64 else parameter.float()
+    return parameter.float() if parameter.dtype.itemsize < 4 else parameter
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
