@@ -3,8 +3,7 @@
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
-from fairseq_entmax.attention.gate_contract import Gate
-from fairseq_entmax.attention.gates import GATES, HardConcreteGate
+from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate
 from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention

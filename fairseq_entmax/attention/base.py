@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gate_contract import Gate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.projections import keep_first_heads
 from fairseq_entmax.attention.scripting import Scriptable, with_constants
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -112,17 +112,12 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         finally:
             self._observers.remove(observer)
 
-    def show(self, probs: Tensor) -> None:
-        """Call the observers with the weights of a call."""
-        for observer in self._observers:
-            observer(probs)
-
     def is_watched(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
         return bool(
             self._observers
-            or has_hook_inside(mapping)
+            or any(map(has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
             or compat.has_global_hooks()
         )
@@ -157,8 +152,3 @@ def has_hook(module: Any) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
     )
-
-
-def has_hook_inside(module: Any) -> bool:
-    """The same of a module and all in it."""
-    return has_hook(module) or any(map(has_hook_inside, module._modules.values()))

@@ -60,8 +60,7 @@ def _heads_and_probs(
         new = attention.k_proj(query)[0], attention.v_proj(query)[0]
     if cached is None:
         return None
-    scale, wants_probs = attention.scaling, request.needs_any_weights
-    output, probs = step(projected, cached, epsilon, scale, new, wants_probs)
+    output, probs = step(projected, cached, epsilon, attention.scaling, new, request.wants_weights)
     heads = output.view(len(output), attention.num_heads, 1, -1)
     return heads, None if probs is None else probs.unsqueeze(2)
 

@@ -23,7 +23,7 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
     if (
         request.incremental_state is not None
         or request.key is None
-        or request.needs_any_weights
+        or request.wants_weights
         or request.before_softmax
         or attention.is_watched()
     ):

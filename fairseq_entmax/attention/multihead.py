@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attention import decoding_step, explicit, fused, stock
+from fairseq_entmax.attention import by_fairseq, decoding_step, fused
 from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.attention.scripting import ScriptableAttention
 
-# Tried in this order before the explicit product. Each answers a request, or returns None and has
-# changed nothing
-FASTER_WAYS = (stock.attend, decoding_step.attend, fused.attend)
+# Tried in turn before the explicit product: each answers, or returns None and has changed nothing
+FASTER_WAYS = (by_fairseq.stock, decoding_step.attend, fused.attend)
 
 
 class MultiheadAttention(AttentionWithHeads):
@@ -80,12 +79,10 @@ class MultiheadAttention(AttentionWithHeads):
             answer = attend(self, request)
             if answer is not None:
                 return answer
-        return explicit.attend(self, request)
+        return by_fairseq.explicit(self, request)
 
     def reorder_incremental_state(
-        self,
-        incremental_state: dict[str, dict[str, Tensor | None]] | None,
-        new_order: Tensor,
+        self, incremental_state: dict[str, dict[str, Tensor | None]] | None, new_order: Tensor
     ) -> dict[str, dict[str, Tensor | None]] | None:
         """Select hypotheses in the cache of incremental decoding, as fairseq does."""
         if decoding_step.reorder(self, incremental_state, new_order):
@@ -97,7 +94,7 @@ class MultiheadAttention(AttentionWithHeads):
         """What is left of an attention that lost all its heads."""
         query, key = request.query, request.key
         output: Tensor = self.out_proj().expand_as(query)
-        if not request.needs_any_weights:
+        if not request.wants_weights:
             return output, None
         keys = query.size(0) if key is None else key.size(0)
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32

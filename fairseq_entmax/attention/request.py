@@ -36,12 +36,12 @@ class Request(NamedTuple):
     need_head_weights: bool = False
 
     @property
-    def needs_any_weights(self) -> bool:
+    def wants_weights(self) -> bool:
         """Whether weights are asked for, in either form."""
         return self.need_weights or self.need_head_weights
 
     def select_weights(self, probs: Tensor | None) -> Tensor | None:
         """Weights ``(batch, heads, queries, keys)`` in the form that is asked for, or None."""
-        if probs is None or not self.needs_any_weights:
+        if probs is None or not self.wants_weights:
             return None
         return probs.transpose(0, 1) if self.need_head_weights else probs.mean(dim=1)

@@ -25,15 +25,10 @@ from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gate_contract import Gate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.criterions.penalty import (
-    ALL,
-    Gates,
-    HeadPenalty,
-    count_heads,
-)
+from fairseq_entmax.criterions.penalty import ALL, Gates, HeadPenalty, count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attention.gate_contract import Gate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 

@@ -110,19 +110,15 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
 
 
 def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
-    """The module for a part of the work on such a tensor; None for torch's operations.
-
-    ``form`` is what else the part's ``takes`` asks for.
-    """
+    """The module for a part of the work, whose ``takes`` has these arguments; None for torch's."""
     asked = chosen()
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
+    is_for = part in TRITON_PARTS and not kind
     if name == NATIVE:
         is_for = NATIVE_PARTS[part].takes(tensor, *form)
-    else:
-        is_for = part in TRITON_PARTS and not kind
     if not is_for:
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
             named = f" with structure {kind}" if kind else ""

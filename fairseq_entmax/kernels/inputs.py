@@ -110,10 +110,7 @@ def positions_first(like: Tensor) -> Tensor:
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
     """Epsilon of each head as the library in C reads it: ``(heads,)``, float32."""
-    if not isinstance(epsilon, Tensor):
-        return torch.full((heads,), epsilon, dtype=torch.float32)
-    epsilon = epsilon.float()
-    return (epsilon if epsilon.numel() == heads else epsilon.expand(heads)).contiguous()
+    return torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:

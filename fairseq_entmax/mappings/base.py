@@ -147,8 +147,7 @@ class Mapping(nn.Module):
     def fused(self) -> float | Tensor | None:
         """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
 
-        A number above 0, or a tensor ``(heads,)``, or ``(1,)`` for all heads. None where the mapping
-        is to be called itself: that is so unless a class says otherwise.
+        A number above 0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
         """
         return None
 

@@ -11,13 +11,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels.structure import OSCAR, TV
 from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import (
-    LARGEST_ALPHA,
-    SMALLEST_ALPHA,
-    check_alpha,
-    map_scores,
-    number_in,
-)
+from fairseq_entmax.mappings.functional import check_alpha, map_scores, number_in
 from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
@@ -194,7 +188,7 @@ def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str |
         return NORMAL
     allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
     number = check_alpha(number_in(alpha_init, name, math.isfinite, allowed), name)
-    if not SMALLEST_ALPHA < number < LARGEST_ALPHA:
+    if number in (1.0, 2.0):
         raise ValueError(
             f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
             f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from fairseq_entmax.kernels.inputs import Cached
 from fairseq_entmax.kernels.native import library
+from fairseq_entmax.kernels.native.rows import takes
+
+__all__ = ["step", "takes"]
 
 # Work that is as much as that of one number of a row of the mapping: numbers of keys and values
 _NUMBERS_OF_HEADS = 16
@@ -20,11 +23,6 @@ _NUMBERS_OF_HEADS = 16
 
 # Step of decoding.h
 _STEP = struct.Struct("4lf6P2P3lP2lP")
-
-
-def takes(query: Tensor) -> bool:
-    """Whether the kernel is for such queries: float32 on a CPU."""
-    return query.device.type == "cpu" and query.dtype == torch.float32
 
 
 def step(

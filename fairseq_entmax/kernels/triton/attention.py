@@ -90,11 +90,7 @@ def _masks(settings: ScoreSettings) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _backward(
-    inputs: Inputs,
-    output: Tensor,
-    kept: Sequence[Tensor],
-    grad: Tensor,
-    wanted: Sequence[bool],
+    inputs: Inputs, output: Tensor, kept: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
     query, key, value = (dense_rows(tensor) for tensor in inputs[:3])
     padding, mask = _masks(inputs.settings)
