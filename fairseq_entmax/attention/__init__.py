@@ -3,7 +3,7 @@
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate
 from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention
@@ -13,6 +13,8 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 __all__ = [
     "ATTENTIONS",
+    "GATES",
+    "Gate",
     "HardConcreteGate",
     "Heads",
     "MultiheadAttention",

@@ -11,7 +11,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.projections import keep_first_heads
 from fairseq_entmax.attention.scripting import Scriptable, with_constants
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -23,7 +23,7 @@ class Heads:
 
     number: int
     mapping: Mapping | None  # None where there are no heads
-    gate: HardConcreteGate | None = None
+    gate: Gate | None = None
 
 
 class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
@@ -41,7 +41,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         num_heads: int,
         mapping: Mapping | None,
         kept_heads: int | None = None,
-        gate: HardConcreteGate | None = None,
+        gate: Gate | None = None,
         **options: Any,
     ) -> None:
         super().__init__(embed_dim, num_heads, **options)
@@ -124,8 +124,9 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
 
     def output(self, heads: Tensor) -> Tensor:
         """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
-        if self.gate is not None:
-            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
+        gate = self.gate
+        if gate is not None:
+            heads = heads * gate().to(heads.dtype).view(1, -1, 1, 1)
         batch, _, queries, _ = heads.shape
         return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.kv_cache import PADDING, HypothesesCache, SourceCache
-from fairseq_entmax.kernels import FusedEntmax
-from fairseq_entmax.kernels.native.decoding import Cached
+from fairseq_entmax.attention.request import Answer, Request
+from fairseq_entmax.kernels.inputs import Cached, epsilon_of_heads
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 
 State = dict[str, dict[str, Any]]
@@ -25,21 +25,25 @@ State = dict[str, dict[str, Any]]
 _STATE, _SETTINGS = "attn_state", "attn_step"
 
 
-@outside_graphs
-def attend(
-    attention: AttentionWithHeads,
-    query: Tensor,
-    key: Tensor | None,
-    key_padding_mask: Tensor | None,
-    state: State,
-    static_kv: bool,
-    wants_probs: bool,
-) -> tuple[Tensor, Tensor | None] | None:
-    """The heads of one query of each hypothesis, in one call of a kernel.
+def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
+    """One query of each hypothesis; None where there is no kernel, or more is asked for."""
+    if request.incremental_state is None or request.attn_mask is not None:
+        return None
+    asks_scores = request.before_softmax or (request.need_head_weights and attention.scores_of)
+    if asks_scores or attention.is_watched():
+        return None
+    found = _heads_and_probs(attention, request, request.incremental_state)
+    if found is None:
+        return None
+    return attention.output(found[0]), request.select_weights(found[1])
 
-    Of an attention with heads, whose mapping nobody watches, without a mask of queries and keys.
-    None where fairseq's way is to be taken; nothing is changed then.
-    """
+
+@outside_graphs
+def _heads_and_probs(
+    attention: AttentionWithHeads, request: Request, state: State
+) -> tuple[Tensor, Tensor | None] | None:
+    """The heads and their weights, in one call of a kernel; None changes nothing."""
+    query = request.query
     if _asks_more(attention, query):
         return None
     epsilon = _epsilon_of(attention, query, state)
@@ -49,14 +53,14 @@ def attend(
     cached: Cached | None = None
     new: tuple[Tensor, Tensor] | None = None
     projected = attention.q_proj(query)[0]
-    if attention.encoder_decoder_attention and static_kv:
-        cached = _of_source(attention, len(projected), key, key_padding_mask, state)
-    elif attention.self_attention and key_padding_mask is None:
+    if attention.encoder_decoder_attention and request.static_kv:
+        cached = _of_source(attention, len(projected), request, state)
+    elif attention.self_attention and request.key_padding_mask is None:
         cached = _of_hypotheses(attention, projected, state)
         new = attention.k_proj(query)[0], attention.v_proj(query)[0]
     if cached is None:
         return None
-    output, probs = step(projected, cached, epsilon, attention.scaling, new, wants_probs)
+    output, probs = step(projected, cached, epsilon, attention.scaling, new, request.wants_weights)
     heads = output.view(len(output), attention.num_heads, 1, -1)
     return heads, None if probs is None else probs.unsqueeze(2)
 
@@ -96,11 +100,9 @@ def _epsilon_of(attention: AttentionWithHeads, query: Tensor, state: State) -> T
     settings: dict[str, Any] | None = attention.get_incremental_state(state, _SETTINGS)
     if settings is None:
         assert attention.mapping is not None
-        formula = attention.mapping.fused()
-        settings = {"of_heads": None}
-        if isinstance(formula, FusedEntmax):
-            of_heads = torch.as_tensor(formula.epsilon, dtype=torch.float32)
-            settings["of_heads"] = of_heads.expand(attention.num_heads).contiguous()
+        epsilon = attention.mapping.fused()
+        heads = attention.num_heads
+        settings = {"of_heads": None if epsilon is None else epsilon_of_heads(epsilon, heads)}
         attention.set_incremental_state(state, _SETTINGS, settings)
     found: Tensor | None = settings["of_heads"]
     return found
@@ -121,16 +123,12 @@ def _of_hypotheses(attention: AttentionWithHeads, query: Tensor, state: State) -
 
 
 def _of_source(
-    attention: AttentionWithHeads,
-    hypotheses: int,
-    key: Tensor | None,
-    padding: Tensor | None,
-    state: State,
+    attention: AttentionWithHeads, hypotheses: int, request: Request, state: State
 ) -> Cached | None:
     """Keys and values of the source, projected in the first step."""
     cache = attention.get_incremental_state(state, _STATE)
-    if not cache and key is not None:
-        cache = _projected(attention, hypotheses, key, padding)
+    if not cache and request.key is not None:
+        cache = _projected(attention, hypotheses, request.key, request.key_padding_mask)
     if not isinstance(cache, SourceCache) or cache.hypotheses != hypotheses:
         return None
     attention.set_incremental_state(state, _STATE, cache)

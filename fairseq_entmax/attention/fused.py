@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,23 +13,30 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention import masks
 from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
 from fairseq_entmax.attention.projections import split_heads
+from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.kernels.tracing import outside_graphs
 
 
-@outside_graphs
-def attend(
-    attention: AttentionWithHeads,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-) -> Tensor | None:
-    """The heads ``(batch, heads, queries, head_dim)`` of whole sequences; None where parts are apart.
+def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
+    """The output for whole sequences; None where parts are apart, or weights are asked for."""
+    if (
+        request.incremental_state is not None
+        or request.key is None
+        or request.wants_weights
+        or request.before_softmax
+        or attention.is_watched()
+    ):
+        return None
+    heads = _heads(attention, request, request.key)
+    return None if heads is None else (attention.output(heads), None)
 
-    Of an attention with heads, whose weights nobody asks for.
-    """
+
+@outside_graphs
+def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tensor | None:
+    """The heads ``(batch, heads, queries, head_dim)``."""
+    query, value, attn_mask = request.query, request.value, request.attn_mask
+    padding = request.key_padding_mask
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
     has_more_keys = attention.bias_k is not None or attention.add_zero_attn
@@ -38,51 +44,45 @@ def attend(
         return None
     if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
         return None
-    function = _function(attention, query, key_padding_mask, attn_mask)
-    if function is None:
-        return None
+    mapping = attention.mapping
+    assert mapping is not None
+    settings: dict[str, Any] = {"dropout": dropout.p} if drops else {}
+    if mapping.is_softmax:
+        # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
+        function: Any = softmax_attention
+        if not masks.leave_each_query_a_key(padding, attn_mask):
+            return None
+    else:
+        settings["epsilon"] = mapping.fused()
+        if settings["epsilon"] is None:
+            return None
+        function = kernels.attention_for(query, compat.computing_dtype(query), attention.head_dim)
+        if function is None:
+            return None
+        if drops:
+            # Of torch's generator, which is set back where activations are computed again
+            settings["seed"] = new_seed()
     if attention.self_attention:
         key = value = query
     elif attention.encoder_decoder_attention:
         value = key
     assert value is not None
-    if key_padding_mask is not None:
+    if padding is not None:
         # fairseq's way to say that there is none has no dimensions
-        key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
+        padding = padding.to(torch.bool) if padding.dim() else None
     causal = masks.hides_future_alone(attn_mask)
-    given: dict[str, Any] = {"dropout": dropout.p} if drops else {}
-    if drops and function is not softmax_attention:
-        # Of torch's generator, which is set back where activations are computed again
-        given["seed"] = new_seed()
     heads = attention.num_heads
-    return function(
+    output: Tensor = function(
         split_heads(attention.q_proj(query), heads),
         split_heads(attention.k_proj(key), heads),
         split_heads(attention.v_proj(value), heads),
-        key_padding_mask=key_padding_mask,
+        key_padding_mask=padding,
         attn_mask=None if causal else attn_mask,
         causal=causal,
         scale=attention.scaling,
-        **given,
+        **settings,
     )
-
-
-def _function(
-    attention: AttentionWithHeads,
-    query: Tensor,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-) -> Callable[..., Tensor] | None:
-    assert attention.mapping is not None
-    if attention.mapping.is_softmax:
-        # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
-        has_keys = masks.leave_each_query_a_key(key_padding_mask, attn_mask)
-        return softmax_attention if has_keys else None
-    formula = attention.mapping.fused()
-    if formula is None:
-        return None
-    dtype = compat.computing_dtype(query)
-    return kernels.attention_for(query, dtype, attention.head_dim, formula)
+    return output
 
 
 def _is_changed(dropout: Any) -> bool:

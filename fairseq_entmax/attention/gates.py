@@ -1,4 +1,6 @@
-"""Hard-concrete gates: a number in [0, 1] for each head, learned, often exactly 0 or 1.
+"""Gates on heads: what every gate is, which the penalty and pruning know alone, and hard-concrete ones.
+
+A gate is a number in [0, 1] for each head, learned, often exactly 0 or 1.
 
 Sources: Louizos, Welling, Kingma 2018, *Learning Sparse Neural Networks through L0
 Regularization*; Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 6.
@@ -18,6 +20,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import RATIO
 
+UNDECIDED = -1
 TEMPERATURE = 0.33
 STRETCH = (-0.1, 1.1)
 INIT = 2.5
@@ -34,23 +37,18 @@ LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
 #   within the limits above the shift is as low as -6.4.
 MOST_INIT = 10.0
 
-UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
+class Gate(nn.Module):
+    """One gate for each head of one attention: a number in [0, 1], by a learned ``log a``.
 
-class HardConcreteGate(nn.Module):
-    """One gate for each head of one attention.
-
-    In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
-    ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
-    evaluation ``s = sigmoid(log a)``. A gate can be decided, by :meth:`decide`: it is then
-    exactly 0 or 1, in training too, and ``log a`` gets no gradient. A protected head has the gate 1,
-    whatever is drawn or decided.
+    A subclass writes :meth:`sample`, :meth:`without_noise` and :meth:`probability_open`, each of which
+    ends with :meth:`settled`; and :meth:`score`, where heads are to be kept by another order.
+    A gate can be decided, by :meth:`decide`: it is then exactly 0 or 1, in training too, and gets
+    no gradient. A protected head has the gate 1, whatever is drawn or decided.
 
     Args:
         num_heads: number of gates, 1 or more.
-        temperature: beta, from 0.01 and below 1.
-        stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
-        init: ``log a`` at the start, from -10 to 10.
+        init: ``log a`` at the start.
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
@@ -61,9 +59,6 @@ class HardConcreteGate(nn.Module):
         decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
         filled: names of the values that the last loaded state dict did not have. They
             kept their start.
-
-    Raises:
-        ValueError: an argument is out of its range.
     """
 
     weight: nn.Parameter
@@ -71,19 +66,11 @@ class HardConcreteGate(nn.Module):
     _protected: Tensor
 
     def __init__(
-        self,
-        num_heads: int,
-        temperature: float = TEMPERATURE,
-        stretch: tuple[float, float] = STRETCH,
-        init: float = INIT,
-        lr_factor: float = LR_FACTOR,
-        protected: Sequence[int] = (),
+        self, num_heads: int, init: float, lr_factor: float, protected: Sequence[int] = ()
     ) -> None:
         super().__init__()
-        self.temperature = check_temperature(temperature)
-        self.stretch = check_stretch(stretch)
         self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
-        self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
+        self.weight = nn.Parameter(torch.full((num_heads,), init / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
         self.protected = tuple(protected)
@@ -93,6 +80,39 @@ class HardConcreteGate(nn.Module):
         self.register_buffer("_protected", mask, persistent=False)
         self.filled: list[str] = []
         self._uniform: Tensor | None = None
+
+    def sample(self) -> Tensor:
+        """The gates of a training pass, ``(num_heads,)``, by :meth:`uniform`."""
+        raise NotImplementedError
+
+    def without_noise(self) -> Tensor:
+        """The gates as evaluation has them, ``(num_heads,)``."""
+        raise NotImplementedError
+
+    def probability_open(self) -> Tensor:
+        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided or protected."""
+        raise NotImplementedError
+
+    def score(self) -> Tensor:
+        """By what the heads to keep are chosen: ``(num_heads,)``, the largest first; no gradient."""
+        return self.log_a.detach().masked_fill(self.is_protected, math.inf)
+
+    def decide(self, is_open: Tensor | None) -> None:
+        """Set all but protected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
+        with torch.no_grad():
+            if is_open is None:
+                self.decision.fill_(UNDECIDED)
+            else:
+                self.decision.copy_(is_open)
+
+    def forward(self) -> Tensor:
+        """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module)."""
+        return self.sample() if self.training else self.without_noise()
+
+    def at_evaluation(self) -> Tensor:
+        """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
+        with torch.no_grad():
+            return self.without_noise()
 
     @property
     def num_heads(self) -> int:
@@ -107,45 +127,16 @@ class HardConcreteGate(nn.Module):
     @property
     def log_a(self) -> Tensor:
         """``(num_heads,)``, float32 (float64 in a float64 module): where each gate stands."""
-        wide = self.weight if self.weight.dtype == torch.float64 else self.weight.float()
-        return wide * self.lr_factor
-
-    def forward(self) -> Tensor:
-        """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module).
-
-        In training with the draw that :meth:`use_draw` gave, else with a new one.
-        """
-        log_a = self.log_a
-        if not self.training:
-            s = torch.sigmoid(log_a)
-        else:
-            uniform = torch.rand_like(log_a) if self._uniform is None else self._uniform
-            noise = torch.logit(uniform.to(log_a), eps=1e-7)
-            s = torch.sigmoid((noise + log_a) / self.temperature)
-        return self._stretched(s)
-
-    def probability_open(self) -> Tensor:
-        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided or protected."""
-        gamma, zeta = self.stretch
-        shift = self.temperature * math.log(-gamma / zeta)
-        return self._decided_or(torch.sigmoid(self.log_a - shift))
-
-    def at_evaluation(self) -> Tensor:
-        """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
-        with torch.no_grad():
-            return self._stretched(torch.sigmoid(self.log_a))
+        return factors.wide(self.weight) * self.lr_factor
 
     def use_draw(self, uniform: Tensor | None) -> None:
         """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""
         self._uniform = uniform
 
-    def decide(self, is_open: Tensor | None) -> None:
-        """Set all but protected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
-        with torch.no_grad():
-            if is_open is None:
-                self.decision.fill_(UNDECIDED)
-            else:
-                self.decision.copy_(is_open)
+    def uniform(self) -> Tensor:
+        """One ``u ~ U(0, 1)`` for each head, that of :meth:`use_draw` if there is one."""
+        log_a = self.log_a
+        return torch.rand_like(log_a) if self._uniform is None else self._uniform.to(log_a)
 
     @property
     def is_decided(self) -> bool:
@@ -156,17 +147,8 @@ class HardConcreteGate(nn.Module):
         """``(num_heads,)``: whether each gate is decided, or protected."""
         return (self.decision != UNDECIDED) | self.is_protected
 
-    def extra_repr(self) -> str:
-        protected = f", protected={self.protected}" if self.protected else ""
-        return (
-            f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{protected}"
-        )
-
-    def _stretched(self, s: Tensor) -> Tensor:
-        gamma, zeta = self.stretch
-        return self._decided_or((s * (zeta - gamma) + gamma).clamp(0, 1))
-
-    def _decided_or(self, values: Tensor) -> Tensor:
+    def settled(self, values: Tensor) -> Tensor:
+        """The values, but 0 or 1 where a gate is decided or protected."""
         # With a gradient of zero, not none: distributed training waits for every gradient
         decided = self.decision.to(values.dtype)
         values = torch.where(self.decision == UNDECIDED, values, decided)
@@ -187,7 +169,62 @@ class HardConcreteGate(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def draw(gates: list[HardConcreteGate], *key: int) -> None:
+class HardConcreteGate(Gate):
+    """Gates of the hard-concrete distribution.
+
+    In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
+    ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
+    evaluation ``s = sigmoid(log a)``.
+
+    Args:
+        num_heads, lr_factor, protected: as for :class:`Gate`.
+        temperature: beta, from 0.01 and below 1.
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
+        init: ``log a`` at the start, from -10 to 10.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        init: float = INIT,
+        lr_factor: float = LR_FACTOR,
+        protected: Sequence[int] = (),
+    ) -> None:
+        super().__init__(num_heads, check_init(init), lr_factor, protected)
+        self.temperature = check_temperature(temperature)
+        self.stretch = check_stretch(stretch)
+
+    def sample(self) -> Tensor:
+        noise = torch.logit(self.uniform(), eps=1e-7)
+        return self._stretched(torch.sigmoid((noise + self.log_a) / self.temperature))
+
+    def without_noise(self) -> Tensor:
+        return self._stretched(torch.sigmoid(self.log_a))
+
+    def probability_open(self) -> Tensor:
+        gamma, zeta = self.stretch
+        shift = self.temperature * math.log(-gamma / zeta)
+        return self.settled(torch.sigmoid(self.log_a - shift))
+
+    def extra_repr(self) -> str:
+        more = f", protected={self.protected}" if self.protected else ""
+        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
+
+    def _stretched(self, s: Tensor) -> Tensor:
+        gamma, zeta = self.stretch
+        return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
+
+
+# What a gate may be named: those that another file registers, too
+GATES: dict[str, type[Gate]] = {"hard-concrete": HardConcreteGate}
+
+
+def draw(gates: Sequence[Gate], *key: int) -> None:
     """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
 
     ``key`` tells this batch from every other: seed, update, number in the update. So training that is

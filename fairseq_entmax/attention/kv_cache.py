@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.native.decoding import Cached
+from fairseq_entmax.kernels.inputs import Cached
 
 # fairseq's names
 KEY, VALUE, PADDING = "prev_key", "prev_value", "prev_key_padding_mask"

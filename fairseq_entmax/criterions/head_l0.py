@@ -25,15 +25,10 @@ from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.criterions.penalty import (
-    ALL,
-    Gates,
-    HeadPenalty,
-    count_heads,
-)
+from fairseq_entmax.criterions.penalty import ALL, Gates, HeadPenalty, count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
 
 logger = logging.getLogger(__name__)
@@ -162,7 +157,7 @@ class HeadL0Criterion(FairseqCriterion):
             compat.log_when_shown(f"l0_weight{suffix}", weight, state)
 
 
-def _count(what: str, *gates: HardConcreteGate) -> float:
+def _count(what: str, *gates: Gate) -> float:
     """The number of heads behind some gates that are expected, open or undecided."""
     return round(float(getattr(count_heads(gates), what)), 3)
 

@@ -10,8 +10,8 @@ settles at the weight lambda that holds C at N. Sources: Wang, Wohlwend, Lei 202
 *Structured Pruning of Large Language Models* (the Lagrangian of an L0 penalty and the moving
 target); Hestenes 1969, *Multiplier and Gradient Methods* (mu moves by the violation).
 
-C holds on average only. So at a given update the heads are decided: the N of largest ``log
-a`` get the gate 1, the others 0, and the rest of training adapts the model to exactly them.
+C holds on average only. So at a given update the heads are decided: the N of largest
+score, ``log a``, get the gate 1, the others 0, and the rest of training adapts the model to them.
 
 Protected heads are open and cost nothing: K and C are of the others, and so is the target once
 they are taken from N.
@@ -22,18 +22,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attention.gates import HardConcreteGate
+from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Attention to layer number to the gates there
-Gates = Dictionary[str, Dictionary[int, HardConcreteGate]]
+Gates = Dictionary[str, Dictionary[int, Gate]]
 
 ALL = "all"
 RHO = 1.0
@@ -48,7 +47,7 @@ class Counts:
     undecided: int
 
 
-def count_heads(gates: Iterable[HardConcreteGate]) -> Counts:
+def count_heads(gates: Iterable[Gate]) -> Counts:
     """Count the heads behind some gates. Waits for the device."""
     gates = list(gates)
     if not gates:
@@ -152,7 +151,7 @@ class HeadPenalty:
         return torch.stack(excess).sum().float()
 
     def decide(self, gates: Gates) -> None:
-        """Decide the gates: the budget's number of largest ``log a`` open, the others closed.
+        """Decide the gates: the budget's number of largest scores open, the others closed.
 
         Gates without a budget are rounded to what is nearer in evaluation. What is decided
         already stays.
@@ -162,11 +161,9 @@ class HeadPenalty:
         for gate in _all(gates):
             gate.decide(gate.at_evaluation() >= 0.5)
         for group in self._groups(gates):
-            log_a = torch.cat(
-                [gate.log_a.detach().masked_fill(gate.is_protected, inf) for gate in group.gates]
-            )
-            order = torch.argsort(log_a, descending=True, stable=True)
-            is_open = torch.zeros_like(log_a, dtype=torch.bool)
+            scores = torch.cat([gate.score() for gate in group.gates])
+            order = torch.argsort(scores, descending=True, stable=True)
+            is_open = torch.zeros_like(scores, dtype=torch.bool)
             is_open[order[: group.target]] = True
             parts = is_open.split([gate.num_heads for gate in group.gates])
             for gate, part in zip(group.gates, parts, strict=True):
@@ -220,23 +217,23 @@ class HeadPenalty:
 class _Group(NamedTuple):
     """Gates that share a target."""
 
-    gates: list[HardConcreteGate]
+    gates: list[Gate]
     places: list[int]  # theirs in the buffers of the state
     target: int
     num_free: int  # heads that a gate can close
     free_target: int  # how many of these are to stay
 
 
-def _sizes(gates: list[HardConcreteGate]) -> tuple[int, int]:
+def _sizes(gates: list[Gate]) -> tuple[int, int]:
     """The number of heads, and of those among them that are protected."""
     return sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
 
 
-def _all(gates: Gates) -> list[HardConcreteGate]:
+def _all(gates: Gates) -> list[Gate]:
     return [gate for layers in gates.values() for gate in layers.values()]
 
 
-def _expected(gates: list[HardConcreteGate]) -> Tensor:
+def _expected(gates: list[Gate]) -> Tensor:
     """C: the expected number of open heads, protected ones not counted."""
     return torch.cat(
         [gate.probability_open().masked_fill(gate.is_protected, 0.0) for gate in gates]

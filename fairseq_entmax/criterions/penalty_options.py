@@ -48,8 +48,7 @@ class HeadL0Options(FairseqDataclass):
         "--max-update with --target-heads, never with --l0-weight)",
     )
     l0_multiplier_lr: float = _option(
-        0.02,
-        "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10",
+        0.02, "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
     )
     max_update: int = II("optimization.max_update")
 

@@ -19,7 +19,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,16 +68,6 @@ class UnknownKernelError(ValueError):
 ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
 
 
-class FusedEntmax(NamedTuple):
-    """Alpha-entmax as a kernel for the whole of attention takes it.
-
-    Attributes:
-        epsilon: alpha - 1, a number above 0, or a tensor ``(heads,)``, or ``(1,)`` for all heads.
-    """
-
-    epsilon: float | Tensor
-
-
 _said: set[str] = set()
 
 
@@ -105,13 +95,10 @@ def losses_for(scores: Tensor, epsilon: float) -> Losses:
     return torch_losses if backend is None else backend
 
 
-def attention_for(
-    query: Tensor, dtype: torch.dtype, head_dim: int, formula: FusedEntmax
-) -> Callable[..., Tensor] | None:
-    """The whole of attention as one function of query, key, value and settings, or None."""
-    example = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=query.device)
-    backend = _kernel(ATTENTION, example)
-    return None if backend is None else functools.partial(backend.attention, **formula._asdict())
+def attention_for(query: Tensor, dtype: torch.dtype, head_dim: int) -> Callable[..., Tensor] | None:
+    """The whole of attention (:func:`fairseq_entmax.kernels.attention.attention`), or None."""
+    backend = _kernel(ATTENTION, query, PLAIN, dtype, head_dim)
+    return None if backend is None else backend.attention
 
 
 def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
@@ -122,39 +109,45 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
     return None if backend is None else backend.step
 
 
-def _kernel(part: str, tensor: Tensor, kind: str = PLAIN) -> Any:
-    """The module for a part of the work on such a tensor; None for torch's operations."""
+def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
+    """The module for a part of the work, whose ``takes`` has these arguments; None for torch's."""
     asked = chosen()
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
-    is_native = name == NATIVE
-    is_for = NATIVE_PARTS[part].takes(tensor) if is_native else part in TRITON_PARTS and not kind
+    is_for = part in TRITON_PARTS and not kind
+    if name == NATIVE:
+        is_for = NATIVE_PARTS[part].takes(tensor, *form)
     if not is_for:
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
             named = f" with structure {kind}" if kind else ""
             _say(WITHOUT_KERNEL, named, tensor.dtype, tensor.device.type)
         return None
-    missing = _why_no_native() if is_native else _why_no_triton(tensor.device)
-    if missing and asked == name:
+    kernels = _usable(name, part, tensor.device, asked == name)
+    return kernels if name == NATIVE or kernels is None or kernels.takes(tensor, *form) else None
+
+
+@functools.cache
+def _usable(name: str, part: str, device: torch.device, is_asked: bool) -> Any:
+    """The module of a kernel's part; None, or an error where it is asked for, if it cannot run."""
+    missing = _why_no_native() if name == NATIVE else _why_no_triton(device)
+    if missing and is_asked:
         raise NoKernelError(
             f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which does without it"
         )
     if missing:
         _say(INSTEAD_OF[name], missing, level=logging.WARNING)
         return None
-    if is_native:
+    if name == NATIVE:
         _say("alpha-entmax runs on the native kernel: %s", native_library.library()._name)
         return NATIVE_PARTS[part]
     kernels = importlib.import_module(f"{__name__}.triton.{part}")
-    if not (tensor.is_cuda or kernels.INTERPRETED):
+    if not (device.type == "cuda" or kernels.INTERPRETED):
         raise NoKernelError(
-            f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
+            f"{VARIABLE}={TRITON} is for CUDA devices, not for {device}: take auto, or set "
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )
-    if not kernels.takes(tensor):
-        return None
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)
     return kernels

@@ -66,13 +66,11 @@ def attention(
         their scores. Differentiable in the first four arguments.
     """
     refuse_export()
-    given = ScoreSettings(**settings)
-    check_attention(query, key, value, epsilon, given)
-    query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
-    inputs = Inputs(query, key, value, epsilon, given)
-    if torch.is_grad_enabled() and any(
-        isinstance(one, Tensor) and one.requires_grad for one in inputs[:4]
-    ):
+    inputs = Inputs(
+        *(dense_rows(query), dense_rows(key), dense_rows(value)), epsilon, ScoreSettings(**settings)
+    )
+    check_attention(*inputs)
+    if torch.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in inputs[:4]):
         output: Tensor = _Attention.apply(backend, *inputs)
         return output
     return backend.forward(inputs, False)[0]

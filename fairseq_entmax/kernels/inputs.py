@@ -1,4 +1,4 @@
-"""What kernels share: epsilon of a row, the inputs of attention, how matrices lie in memory."""
+"""What kernels share: epsilon of a row, inputs of attention and its cache, how matrices lie in memory."""
 
 from __future__ import annotations
 
@@ -30,6 +30,28 @@ class ScoreSettings(NamedTuple):
     seed: Tensor | None = None
 
 
+class Cached(NamedTuple):
+    """Keys and values of a search in their places, all float32 on a CPU.
+
+    Attributes:
+        key, value: ``(places, heads, room, head_dim)``, of the same strides, the
+            last dimension dense.
+        number: how many positions there are, with the new one if there is one.
+        origins: int32, dense: the place of each hypothesis, ``(hypotheses,)``; or of each of its
+            positions, ``(hypotheses, room)``, which the new one is written to.
+        padding: ``(places, number)``, dense, float32, not 0 at keys that no query sees; or None, as
+            where the origins are those of positions.
+        beam: how many hypotheses in a row are likely to have most of their places in common.
+    """
+
+    key: Tensor
+    value: Tensor
+    number: int
+    origins: Tensor
+    padding: Tensor | None = None
+    beam: int = 1
+
+
 def check_attention(
     query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, settings: ScoreSettings
 ) -> None:
@@ -44,7 +66,9 @@ def check_attention(
         and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
         and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
         and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
-        and all(x.device == query.device for x in (key, value, padding, mask) if x is not None)
+        and key.device == value.device == query.device
+        and (padding is None or padding.device == query.device)
+        and (mask is None or mask.device == query.device)
     )
     if not fits:
         shapes = [
@@ -82,6 +106,11 @@ def positions_first(like: Tensor) -> Tensor:
     """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
     batch, heads, positions, head_dim = like.shape
     return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)
+
+
+def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
+    """Epsilon of each head as the library in C reads it: ``(heads,)``, float32."""
+    return torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:

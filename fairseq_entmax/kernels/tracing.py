@@ -19,7 +19,7 @@ def is_recorded() -> bool:
 
 def refuse_export() -> None:
     """Raise RuntimeError in an export to ONNX, which would end in an error that says nothing of why."""
-    if torch.onnx.is_in_onnx_export():
+    if is_recorded() and torch.onnx.is_in_onnx_export():
         raise RuntimeError(
             "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
             "torch.onnx.export, or export fairseq_entmax.attention.scriptable(module) instead of a module"

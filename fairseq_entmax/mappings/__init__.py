@@ -13,12 +13,7 @@ from fairseq_entmax.mappings.losses import (
 )
 from fairseq_entmax.mappings.per_head import HeadsApart
 from fairseq_entmax.mappings.pnorm import SqPNormMax
-from fairseq_entmax.mappings.registry import (
-    MAPPINGS,
-    MappingSpec,
-    parse_mapping,
-    register_mapping,
-)
+from fairseq_entmax.mappings.registry import MAPPINGS, MappingSpec, parse_mapping, register_mapping
 from fairseq_entmax.mappings.structured import fusedmax, oscarmax, sq_pnorm_max
 
 __all__ = [

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO
 from fairseq_entmax.mappings.rise import RISE, Rise, check_warmup
@@ -100,7 +99,7 @@ class Mapping(nn.Module):
     def rise_over(self, updates: Any) -> None:
         """Have :attr:`risen` go from 0 to 1 in so many updates of a training; 0 for no rise.
 
-        A constructor calls it; :meth:`forward` then gives softmax at 0.
+        :meth:`from_text` calls it; :meth:`forward` then gives softmax at 0.
         """
         length = check_warmup(updates)
         if length:
@@ -113,7 +112,8 @@ class Mapping(nn.Module):
 
     def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
         """A number that has risen to ``value`` from where it makes softmax of the mapping."""
-        return value if self.risen == 1.0 else softmax + self.risen * (value - softmax)
+        risen = self.risen
+        return value if risen == 1.0 else softmax + risen * (value - softmax)
 
     def head_values(self) -> dict[str, Tensor]:
         """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""
@@ -144,10 +144,10 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> FusedEntmax | None:
-        """What a kernel for the whole of attention needs to do what this mapping does.
+    def fused(self) -> float | Tensor | None:
+        """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
 
-        None where the mapping is to be called itself: that is so unless a class says otherwise.
+        A number above 0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
         """
         return None
 

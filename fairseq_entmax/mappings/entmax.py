@@ -8,16 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.structure import OSCAR, TV
 from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import (
-    check_alpha,
-    logit_of_alpha,
-    map_scores,
-    number_in,
-)
+from fairseq_entmax.mappings.functional import check_alpha, map_scores, number_in
 from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
@@ -27,12 +21,14 @@ from fairseq_entmax.mappings.strengths import (
     check_strength_init,
     for_scores,
     learned_strength,
+    logit_above_one,
     number_or_learned,
     raw_strength,
 )
 from fairseq_entmax.mappings.structured import check_strength, map_structured
 
 NORMAL = "normal"
+_STRENGTH_INIT = {TV: TV_INIT, OSCAR: OSCAR_INIT}
 
 
 class Entmax(OfHeads):
@@ -42,7 +38,8 @@ class Entmax(OfHeads):
     optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
     2016), at 1.5 the 1.5-entmax of Peters et al. 2019. With a strength of total variation or of
     OSCAR it is fusedmax or oscarmax with any alpha (Niculae and Blondel 2017); a learned strength
-    is ``softplus(l)``.
+    is ``softplus(l)``. With a warmup (:meth:`rise_over`) alpha rises from 1 to its value, and a strength
+    from 0: at a share ``s`` of its updates alpha is ``1 + s (alpha - 1)``.
 
     Args:
         alpha: a number in [1, 2] that stays; ``None`` learns it.
@@ -55,11 +52,10 @@ class Entmax(OfHeads):
         tv: strength of total variation, 0 or more and fixed, or ``"learned"``; None for no such
             penalty, which 0 comes to as well.
         oscar: likewise of OSCAR; not together with ``tv``.
-        tv_init, oscar_init: where a learned strength starts, above 0.
+        strength_init: where a learned strength starts, above 0; None for 0.1 of ``tv`` and 0.01 of
+            ``oscar``, the paper's.
         lr_factor: how much faster than other parameters all that is learned changes, from 0.001
             to 10,000: the parameters hold ``a / lr_factor`` and ``l / lr_factor``.
-        warmup: updates in which alpha rises from 1 to its value, and a strength from 0; 0 for
-            none. At a share ``s`` of them alpha is ``1 + s (alpha - 1)``.
 
     Attributes:
         alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10 over ``lr_factor``; ``None``
@@ -85,13 +81,10 @@ class Entmax(OfHeads):
         generator: torch.Generator | None = None,
         tv: float | str | None = None,
         oscar: float | str | None = None,
-        tv_init: float | str = TV_INIT,
-        oscar_init: float | str = OSCAR_INIT,
+        strength_init: float | str | None = None,
         lr_factor: float | str = NO_FACTOR,
-        warmup: int | str = 0,
     ) -> None:
         super().__init__()
-        self.rise_over(warmup)
         self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.fixed_alpha = None if alpha is None else check_alpha(alpha)
         self.alpha_logit: nn.Parameter | None = None
@@ -112,7 +105,7 @@ class Entmax(OfHeads):
         if strength is not None:
             self.fixed_strength = number_or_learned(strength, self._kind, check_strength)
         if strength == LEARNED:
-            start = tv_init if self._kind == TV else oscar_init
+            start = _STRENGTH_INIT[self._kind] if strength_init is None else strength_init
             start = check_strength_init(start, f"{self._kind}_init")
             setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas, self.lr_factor))
         self._save_factor()
@@ -129,21 +122,21 @@ class Entmax(OfHeads):
             generator,
             tv=parameters.get(TV),
             oscar=parameters.get(OSCAR),
-            tv_init=parameters.get("tv_init", TV_INIT),
-            oscar_init=parameters.get("oscar_init", OSCAR_INIT),
+            strength_init=parameters.get("tv_init" if TV in parameters else "oscar_init"),
             lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
-            warmup=parameters.get(WARMUP, 0),
         )
+        mapping.rise_over(parameters.get(WARMUP, 0))
         mapping.share = share
         return mapping
 
     @property
     def alpha(self) -> float | Tensor:
         """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
-        if self.alpha_logit is None:
+        logit = self.alpha_logit
+        if logit is None:
             assert self.fixed_alpha is not None
             return self.on_its_way(self.fixed_alpha, 1.0)
-        return self.on_its_way(1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)), 1.0)
+        return self.on_its_way(1.0 + torch.sigmoid(value_of(logit, self.lr_factor)), 1.0)
 
     @property
     def strength(self) -> float | Tensor | None:
@@ -176,11 +169,12 @@ class Entmax(OfHeads):
             return map_scores(scores, alpha)
         return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
 
-    def fused(self) -> FusedEntmax | None:
-        # Softmax has torch's own kernels, and is to give fairseq's numbers
+    def fused(self) -> float | Tensor | None:
+        if self.is_structured:
+            return None
         epsilon = self.alpha - 1.0
-        is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-        return None if is_softmax or self.is_structured else FusedEntmax(epsilon)
+        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        return epsilon if isinstance(epsilon, Tensor) or epsilon else None
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:
@@ -193,8 +187,12 @@ def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str |
     if alpha_init == NORMAL:
         return NORMAL
     allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
-    number = number_in(alpha_init, name, math.isfinite, allowed)
-    logit_of_alpha(number, name)
+    number = check_alpha(number_in(alpha_init, name, math.isfinite, allowed), name)
+    if number in (1.0, 2.0):
+        raise ValueError(
+            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
+            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
+        )
     return number
 
 
@@ -204,4 +202,4 @@ def _initial_logits(
     checked = check_alpha_init(alpha_init)
     if isinstance(checked, str):
         return torch.randn(num_alphas, generator=generator)
-    return torch.full((num_alphas,), logit_of_alpha(checked))
+    return torch.full((num_alphas,), logit_above_one(checked))

@@ -20,7 +20,6 @@ the support above alpha = 1.5, and are 0 for sparsemax, which is linear between 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -191,14 +190,3 @@ def checked(
         for number in torch.aminmax(value.detach()):
             check(number.item(), name)
     return value
-
-
-def logit_of_alpha(alpha: float, name: str = "alpha") -> float:
-    """The ``a`` with ``alpha = 1 + sigmoid(a)`` (Correia et al. 2019, eq. 10), finite, or ValueError."""
-    number = check_alpha(alpha, name)
-    if not SMALLEST_ALPHA < number < LARGEST_ALPHA:
-        raise ValueError(
-            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
-            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
-        )
-    return math.log(number - 1.0) - math.log(2.0 - number)

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.factor import RATIO
@@ -110,12 +109,11 @@ class HeadsApart(Mapping):
         """The mapping itself where all heads have the same one, as pruning may leave it."""
         return self._mappings()[0] if len(self.parts) == 1 else self
 
-    def fused(self) -> FusedEntmax | None:
+    def fused(self) -> Tensor | None:
         """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
         epsilons = []
         for part, heads in zip(self._mappings(), self._heads(), strict=True):
-            fused = part.fused()
-            epsilon = fused.epsilon if isinstance(fused, FusedEntmax) else None
+            epsilon = part.fused()
             if isinstance(part, Entmax) and part.is_softmax:
                 epsilon = 0.0
             if epsilon is None:
@@ -124,7 +122,7 @@ class HeadsApart(Mapping):
                 # Filled on the device: nothing waits for a copy
                 epsilon = torch.full((1,), epsilon, device=self._where.device)
             epsilons.append(epsilon.expand(len(heads)))
-        return FusedEntmax(self._joined(epsilons, 0))
+        return self._joined(epsilons, 0)
 
     def scriptable(self) -> nn.Module:
         parts = [part.scriptable() for part in self._mappings()]

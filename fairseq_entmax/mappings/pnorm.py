@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -19,6 +18,7 @@ from fairseq_entmax.mappings.strengths import (
     P_INIT,
     check_p_init,
     for_scores,
+    logit_above_one,
     number_or_learned,
 )
 from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
@@ -27,7 +27,9 @@ from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structu
 class SqPNormMax(OfHeads):
     """sq-pnorm-max (Niculae and Blondel 2017), with p fixed or learned.
 
-    A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does.
+    A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does. Softmax is no
+    sq-pnorm-max of any p and gamma, so at a share ``s`` of a warmup (:meth:`rise_over`) it is ``s`` of the
+    mapping and ``1 - s`` of softmax.
 
     Args:
         p: in (1, 2] and fixed, or ``"learned"``. With 2 and gamma = 1 it is sparsemax.
@@ -35,8 +37,6 @@ class SqPNormMax(OfHeads):
         p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
         gamma: above 0, in units of the scores; fixed.
         lr_factor: how much faster than other parameters p learns, from 0.001 to 10,000.
-        warmup: updates in which it rises, 0 for none. Softmax is no sq-pnorm-max of any p and gamma,
-            so at a share ``s`` of them it is ``s`` of the mapping and ``1 - s`` of softmax.
 
     Attributes:
         p_logit: parameter ``(num_ps,)``, the b above over ``lr_factor``; None when p is fixed.
@@ -57,10 +57,8 @@ class SqPNormMax(OfHeads):
         p_init: float | str = P_INIT,
         gamma: float | str = GAMMA,
         lr_factor: float | str = NO_FACTOR,
-        warmup: int | str = 0,
     ) -> None:
         super().__init__()
-        self.rise_over(warmup)
         self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.gamma = check_gamma(gamma)
         self.fixed_p = number_or_learned(p, "p", check_p)
@@ -68,8 +66,7 @@ class SqPNormMax(OfHeads):
         if self.fixed_p is None:
             if num_ps < 1:
                 raise ValueError(f"num_ps must be at least 1, not {num_ps}")
-            start = check_p_init(p_init, "p_init")
-            logit = math.log(start - 1.0) - math.log(2.0 - start)
+            logit = logit_above_one(check_p_init(p_init, "p_init"))
             self.p_logit = nn.Parameter(torch.full((num_ps,), logit) / self.lr_factor)
         self._save_factor()
 
@@ -84,8 +81,8 @@ class SqPNormMax(OfHeads):
             parameters.get("p_init", P_INIT),
             parameters.get("gamma", GAMMA),
             parameters.get(LR_FACTOR, NO_FACTOR),
-            parameters.get(WARMUP, 0),
         )
+        mapping.rise_over(parameters.get(WARMUP, 0))
         mapping.share = share
         return mapping
 

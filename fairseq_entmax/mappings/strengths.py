@@ -52,6 +52,11 @@ def check_p_init(value: float | str, name: str) -> float:
     return number
 
 
+def logit_above_one(number: float) -> float:
+    """The ``a`` with ``1 + sigmoid(a)`` (Correia et al. 2019, eq. 10), of a number between 1 and 2."""
+    return math.log(number - 1.0) - math.log(2.0 - number)
+
+
 def raw_strength(strength: float, count: int, lr_factor: float) -> nn.Parameter:
     """The parameter ``(count,)`` with ``softplus`` of ``lr_factor`` times which strengths start."""
     # log(exp(strength) - 1), of small and of large strengths alike
@@ -66,7 +71,7 @@ def learned_strength(raw: Tensor) -> Tensor:
 
 def wide(parameter: Tensor) -> Tensor:
     """Not in half precision, even where the model is: alpha near 1 needs the digits."""
-    return parameter if parameter.dtype == torch.float64 else parameter.float()
+    return parameter.float() if parameter.dtype.itemsize < 4 else parameter
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:

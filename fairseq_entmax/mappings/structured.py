@@ -149,12 +149,7 @@ def check_gamma(value: float | str, name: str = "gamma") -> float:
 
 
 def _smoothed(
-    kind: str,
-    scores: Tensor,
-    strength: float | Tensor,
-    name: str,
-    alpha: float | Tensor,
-    dim: int,
+    kind: str, scores: Tensor, strength: float | Tensor, name: str, alpha: float | Tensor, dim: int
 ) -> Tensor:
     check_dim(scores, dim)
     strength = checked(strength, check_strength, name, scores, dim)

@@ -21,7 +21,7 @@ from torch import nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import (
-    HardConcreteGate,
+    Gate,
     PruningState,
     attention_modules,
     give_heads,
@@ -221,9 +221,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         probs = entmax(net_output[0].float(), self.output_alpha)
         return probs.log() if log_probs else probs
 
-    def head_gates(self) -> dict[str, dict[int, HardConcreteGate]]:
+    def head_gates(self) -> dict[str, dict[int, Gate]]:
         """The gates on heads: attention to layer number to the gates there."""
-        gates: dict[str, dict[int, HardConcreteGate]] = {}
+        gates: dict[str, dict[int, Gate]] = {}
         for attention, number, module in attention_modules(self):
             if module.gate is not None:
                 gates.setdefault(attention, {})[number] = module.gate

@@ -97,10 +97,7 @@ def prune_checkpoint(
 
 
 def prune_state(
-    state: dict[str, Any],
-    name: str,
-    heads: Collection[Head] = (),
-    undecided: bool = False,
+    state: dict[str, Any], name: str, heads: Collection[Head] = (), undecided: bool = False
 ) -> tuple[dict[str, Any], PruningReport]:
     """Take the closed heads, and ``heads``, out of a loaded checkpoint, which stays as it is.
 

@@ -23,16 +23,15 @@ import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from 
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.masks import hides_future_alone
 from fairseq_entmax.attention.projections import split_heads
-from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings import HeadsApart, Mapping
 
 
 def epsilon_of(mapping: Mapping | HeadsApart, heads: int) -> Tensor | None:
     """Alpha - 1 of each head; None where alpha-entmax is not all that the mapping is."""
-    formula = mapping.fused()
-    if not isinstance(formula, FusedEntmax):
+    epsilon = mapping.fused()
+    if epsilon is None:
         return None
-    return torch.as_tensor(formula.epsilon).detach().float().expand(heads).clone()
+    return torch.as_tensor(epsilon).detach().float().expand(heads).clone()
 
 
 def watched(model: Any, layers: list[dict[str, Any]]) -> None:

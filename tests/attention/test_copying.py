@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.attention.copying import (
-    CopyParts,
-    log_mix,
-    mixture_log_probs,
-    mixture_loss,
-)
+from fairseq_entmax.attention.copying import CopyParts, log_mix, mixture_log_probs, mixture_loss
 
 WORDS, MARKERS = 7, 4
 # Repeated words, padding (0) with weight 0, markers alone

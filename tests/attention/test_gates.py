@@ -143,7 +143,7 @@ def test_a_checkpoint_keeps_its_gates_and_decisions_whatever_its_factor(factor):
     saved, loaded = HardConcreteGate(3, lr_factor=10), HardConcreteGate(3, lr_factor=factor)
     with torch.no_grad():
         saved.weight.copy_(torch.tensor([-0.2, 0.05, 0.31]))
-    saved.decision[2] = gates_module.OPEN
+    saved.decision[2] = 1
     loaded.load_state_dict(saved.state_dict())
     torch.testing.assert_close(loaded.log_a, torch.tensor([-2.0, 0.5, 3.1]))
     torch.testing.assert_close(loaded.at_evaluation(), saved.at_evaluation())

@@ -4,16 +4,10 @@ import math
 
 import pytest
 import torch
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-)
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
-from fairseq_entmax.criterions.copying import (
-    NAME,
-    CopyCrossEntropyCriterion,
-    copy_alphas,
-)
+from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, copy_alphas
 from tests.support import MARKERS, batch, build_model, marked_task, spread_scores, tiny_task
 from tests.training import make_trainer, train
 

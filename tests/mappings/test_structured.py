@@ -27,10 +27,7 @@ from tests.mappings.structured_reference import (
 )
 
 ALPHAS = (1.0, 1.1, 1.33, 1.5, 1.75, 2.0)
-PENALISED = {
-    "fusedmax": (fusedmax, total_variation),
-    "oscarmax": (oscarmax, oscar_penalty),
-}
+PENALISED = {"fusedmax": (fusedmax, total_variation), "oscarmax": (oscarmax, oscar_penalty)}
 with_penalty = pytest.mark.parametrize(("function", "penalty"), PENALISED.values(), ids=PENALISED)
 every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 

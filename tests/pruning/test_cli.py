@@ -11,14 +11,7 @@ from fairseq_entmax.cli import main
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.pruning import prune_state
-from tests.pruning.test_surgery import (
-    logits,
-    rebuilt,
-    shapes,
-    state_of,
-    trained,
-    without,
-)
+from tests.pruning.test_surgery import logits, rebuilt, shapes, state_of, trained, without
 from tests.support import build_model
 
 GATED = {"attn_mapping": "entmax", "head_gates": "encoder-self,cross"}

@@ -13,11 +13,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax import checkpoints
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
-from fairseq_entmax.pruning import (
-    Head,
-    prune_checkpoint,
-    prune_state,
-)
+from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 
 import torch
@@ -19,105 +20,71 @@ from torch import Tensor
 from fairseq_entmax.kernels import attention as of_any
 from fairseq_entmax.kernels.attention import Backend, Inputs
 from fairseq_entmax.kernels.dropout import least_kept
-from fairseq_entmax.kernels.inputs import dense_rows, positions_first
+from fairseq_entmax.kernels.inputs import dense_rows, epsilon_of_heads, positions_first
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
 # For the support of so few keys there is room from the start: it need not be put together
 FEW_KEYS = 160
 
 
-class _Matrices(ctypes.Structure):
-    """A matrix for each sentence and head, as in ``attention.h``."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("sentence", "head", "row")),
-    )
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> _Matrices:
-        return cls(tensor.data_ptr(), *tensor.stride()[:3])
+# Matrices and Shape of attention.h, with the Dropout of dropout.h
+_MATRICES = struct.Struct("P3l")
+_SHAPE = struct.Struct("5lf3PlqIf")
 
 
-class _Shape(ctypes.Structure):
+def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether the kernels are for queries on this device, in this dtype: float32 on a CPU."""
+    return query.device.type == "cpu" and dtype == torch.float32
+
+
+def _matrices(tensor: Tensor) -> bytes:
+    return _MATRICES.pack(tensor.data_ptr(), *tensor.stride()[:3])
+
+
+def _shape(inputs: Inputs, epsilon: Tensor, padding: Tensor | None, mask: Tensor | None) -> bytes:
     """Sizes, parameters and masks. The tensors are to live as long as this is used."""
-
-    _fields_ = (
-        *((name, ctypes.c_long) for name in ("sentences", "heads", "queries", "keys", "size")),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("epsilon", "padding", "mask")),
-        ("causal", ctypes.c_long),
-        # Of dropout.h
-        *(("seed", ctypes.c_int64), ("least_kept", ctypes.c_uint32), ("factor", ctypes.c_float)),
-    )
-
-    @classmethod
-    def of(
-        cls, inputs: Inputs, epsilon: Tensor, padding: Tensor | None, mask: Tensor | None
-    ) -> _Shape:
-        settings, query = inputs.settings, inputs.query
-        drops = (0, 0, 0.0)
-        if settings.dropout:
-            assert settings.seed is not None
-            share = settings.dropout
-            drops = (int(settings.seed), least_kept(share), 1 / (1 - share))
-        return cls(
-            *(*query.shape[:3], inputs.key.size(2), query.size(3), settings.scale),
-            *(address(epsilon), address(padding), address(mask), int(settings.causal), *drops),
-        )
-
-
-class _Gradients(ctypes.Structure):
-    """Inputs, the gradient of the output, and where gradients go."""
-
-    _fields_ = (
-        *((name, _Matrices) for name in ("query", "key", "value", "grad")),
-        *((name, _Matrices) for name in ("for_query", "for_key", "for_value")),
-        ("for_alpha", ctypes.c_void_p),
+    query, settings = inputs.query, inputs.settings
+    drops = (0, 0, 0.0)
+    if settings.dropout:
+        assert settings.seed is not None
+        share = settings.dropout
+        drops = (int(settings.seed), least_kept(share), 1 / (1 - share))
+    return _SHAPE.pack(
+        *(*query.shape[:3], inputs.key.size(2), query.size(3), settings.scale),
+        *(address(epsilon), address(padding), address(mask), int(settings.causal), *drops),
     )
 
 
-def takes(query: Tensor) -> bool:
-    """Whether the kernels are for such queries: float32 on a CPU."""
-    return query.device.type == "cpu" and query.dtype == torch.float32
-
-
-def _of_heads(inputs: Inputs) -> Tensor:
-    """Epsilon of each head, as the library reads it."""
-    epsilon = torch.as_tensor(inputs.epsilon, dtype=torch.float32)
-    return epsilon.expand(inputs.query.size(1)).contiguous()
-
-
-def _blocks(query: Tensor) -> int:
-    """How many times the queries of all heads fill the lanes."""
-    return query.shape[:2].numel() * -(-query.size(2) // lanes())
-
-
-def _threads(query: Tensor, key: Tensor) -> int:
-    return threads_for(query.shape[:3].numel() * key.size(2), _blocks(query))
+def _blocks_and_threads(query: Tensor, key: Tensor) -> tuple[int, int]:
+    """How many times the queries of all heads fill the lanes, and threads for so much."""
+    sentences, heads, queries, _ = query.shape
+    blocks = sentences * heads * -(-queries // lanes())
+    return blocks, threads_for(sentences * heads * queries * key.size(2), blocks)
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     """The output, and where each query's support begins, the last one's ends; keys; probabilities."""
     query, key, value, settings = inputs.query, inputs.key, inputs.value, inputs.settings
-    output, epsilon = positions_first(query), _of_heads(inputs)
-    starts = torch.zeros(_blocks(query) * lanes() + 1, dtype=torch.int64) if keeps else None
-    few = kept = None
-    if keeps and key.size(2) <= FEW_KEYS:
-        few = _empty(_blocks(query) * lanes() * key.size(2))
-    elif keeps:
-        kept = (ctypes.c_void_p * max(_blocks(query), 1))()
+    output, epsilon = positions_first(query), epsilon_of_heads(inputs.epsilon, query.size(1))
+    blocks, threads = _blocks_and_threads(query, key)
+    starts = few = kept = None
     failed = 0
+    if keeps:
+        starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
+        if key.size(2) <= FEW_KEYS:
+            few = _empty(blocks * lanes() * key.size(2))
+        else:
+            kept = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
         mask = None if mask is None else mask.to(torch.float32).contiguous()
-        shape = _Shape.of(inputs, epsilon, padding, mask)
+        shape = _shape(inputs, epsilon, padding, mask)
         failed = library().entmax_attention_forward(
-            ctypes.byref(shape),
-            *(ctypes.byref(_Matrices.of(tensor)) for tensor in (query, key, value, output)),
-            *(address(starts), kept, *(address(tensor) for tensor in few or (None, None))),
-            _threads(query, key),
+            shape,
+            *map(_matrices, (query, key, value, output)),
+            *(address(starts), kept, *map(address, few or (None, None))),
+            threads,
         )
     if starts is None:
         check(failed)
@@ -144,21 +111,21 @@ def _backward(
     # Hooks on what is saved may give it back in other places
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
     query, key = rows[:2]
-    epsilon = _of_heads(inputs)
+    epsilon = epsilon_of_heads(inputs.epsilon, query.size(1))
     grads = [positions_first(tensor) for tensor in rows[:3]]
     for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64) if wanted[3] else None
     if query.numel() and key.numel():
-        matrices = (_Matrices.of(tensor) for tensor in (*rows, *grads))
-        gradients = _Gradients(*matrices, address(for_epsilon))
-        shape = _Shape.of(inputs, epsilon, None, None)  # the support has what masks leave
+        # Gradients of attention.h
+        gradients = b"".join(map(_matrices, (*rows, *grads)))
+        gradients += struct.pack("P", address(for_epsilon))
+        shape = _shape(inputs, epsilon, None, None)  # the support has what masks leave
         starts, keys, probs = (tensor.contiguous() for tensor in kept)
         for_scores = torch.empty_like(probs)
         weights = torch.empty_like(probs) if inputs.settings.dropout else None
         failed = library().entmax_attention_backward(
-            ctypes.byref(shape),
-            ctypes.byref(gradients),
-            *(address(one) for one in (starts, keys, probs, for_scores, weights)),
-            _threads(query, key),
+            *(shape, gradients),
+            *map(address, (starts, keys, probs, for_scores, weights)),
+            _blocks_and_threads(query, key)[1],
         )
         check(failed)
     else:

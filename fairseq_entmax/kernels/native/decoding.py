@@ -6,55 +6,23 @@ call: nothing is concatenated, and nothing moves when hypotheses change their or
 
 from __future__ import annotations
 
-import ctypes
-from typing import NamedTuple
+import struct
 
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels.inputs import Cached
 from fairseq_entmax.kernels.native import library
-from fairseq_entmax.kernels.native.attention import takes
+from fairseq_entmax.kernels.native.rows import takes
 
-__all__ = ["Cached", "step", "takes"]
+__all__ = ["step", "takes"]
 
 # Work that is as much as that of one number of a row of the mapping: numbers of keys and values
 _NUMBERS_OF_HEADS = 16
 
 
-class Cached(NamedTuple):
-    """Keys and values in their places, all float32 on a CPU.
-
-    Attributes:
-        key, value: ``(places, heads, room, head_dim)``, of the same strides, the
-            last dimension dense.
-        number: how many positions there are, with the new one if there is one.
-        origins: int32, dense: the place of each hypothesis, ``(hypotheses,)``; or of each of its
-            positions, ``(hypotheses, room)``, which the new one is written to.
-        padding: ``(places, number)``, dense, float32, not 0 at keys that no query sees; or None, as
-            where the origins are those of positions.
-        beam: how many hypotheses in a row are likely to have most of their places in common.
-    """
-
-    key: Tensor
-    value: Tensor
-    number: int
-    origins: Tensor
-    padding: Tensor | None = None
-    beam: int = 1
-
-
-class _Step(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_long) for name in ("hypotheses", "heads", "keys", "size")),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("epsilon", "query", "new_key", "new_value")),
-        *((name, ctypes.c_void_p) for name in ("output", "probs")),
-        *((name, ctypes.c_void_p) for name in ("key", "value")),
-        *((name, ctypes.c_long) for name in ("place", "head", "row")),
-        ("origins", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("room", "beam")),
-        ("padding", ctypes.c_void_p),
-    )
+# Step of decoding.h
+_STEP = struct.Struct("4lf6P2P3lP2lP")
 
 
 def step(
@@ -83,10 +51,9 @@ def step(
         return output.zero_(), probs
     new_key, new_value = (None, None) if new is None else (one.contiguous() for one in new)
     room = cached.origins.size(1) if cached.origins.dim() == 2 else 0
-    # Alive until the call is over
-    arguments = _Step(
+    arguments = _STEP.pack(
         *(hypotheses, heads, cached.number, cached.key.size(3), scale),
-        *(library.address(one) for one in (epsilon, query, new_key, new_value, output, probs)),
+        *map(library.address, (epsilon, query, new_key, new_value, output, probs)),
         *(cached.key.data_ptr(), cached.value.data_ptr(), *cached.key.stride()[:3]),
         *(cached.origins.data_ptr(), room, 1 if hypotheses % cached.beam else cached.beam),
         library.address(cached.padding),
@@ -94,5 +61,5 @@ def step(
     numbers = hypotheses * heads * cached.number * (1 + cached.key.size(3) // _NUMBERS_OF_HEADS)
     parts = -(-hypotheses * heads // library.lanes())
     threads = library.threads_for(numbers, parts)
-    library.check(library.library().entmax_attention_step(ctypes.addressof(arguments), threads))
+    library.check(library.library().entmax_attention_step(arguments, threads))
     return output, probs

@@ -218,9 +218,9 @@ def threads_for(numbers: int, parts: int) -> int:
     return max(1, min(torch.get_num_threads(), parts, numbers // NUMBERS_A_THREAD))
 
 
-def address(tensor: Tensor | None) -> int | None:
-    """Where the numbers are; null for None."""
-    return None if tensor is None else tensor.data_ptr()
+def address(tensor: Tensor | None) -> int:
+    """Where the numbers are; 0, which is null, for None."""
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def check(failed: int) -> None:

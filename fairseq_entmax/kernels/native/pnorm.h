@@ -126,18 +126,19 @@ static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gam
 {
     const vec *restrict y = block->array[PROBS], *restrict grad = block->array[GRADS],
               *restrict logs = block->array[LOGS], *restrict weights = block->array[WEIGHTS];
-    vec *restrict power = block->array[SENSITIVITIES], top = {0}, mean = {0};
+    vec *restrict power = block->array[SENSITIVITIES], top = {0}, level = {0}, mean = {0};
     for (long i = 0; i < block->length; i++) {
+        level = WHERE(y[i] > top, grad[i], level);
         top = WHERE(y[i] > top, y[i], top);
-        mean += y[i] * grad[i];
     }
+    /* From the gradient of the largest, whose difference from the mean is small where it is nearly all */
+    for (long i = 0; i < block->length; i++) mean += y[i] * (grad[i] - level);
     Spread sums = shares_of(block, epsilon, top);
     vec r = 1.0f / epsilon, a = WHERE(sums.a > 0.0f, sums.a, all(1.0f)), ratio = sums.first / a;
     vec b = WHERE(sums.b > 0.0f, sums.b, all(1.0f)), total = {0}, log_a = {0}, log_b = {0}, moved = {0};
-    sums.a = a;
-    sums.b = b;
+    sums = (Spread){a, b, sums.first, sums.second};
     for (long i = 0; i < block->length; i++) {
-        vec centred = grad[i] - mean, share = power[i] * (1.0f - weights[i]);
+        vec centred = grad[i] - level - mean, share = power[i] * (1.0f - weights[i]);
         total += power[i] * weights[i] * centred;
         log_a += share * (1.0f - weights[i]) * logs[i];
         log_b += share * logs[i];
@@ -149,13 +150,12 @@ static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gam
     for (long i = 0; i < block->length; i++) {
         vec v = 1.0f - weights[i];
         vec one = power[i] * (r * (weights[i] - v * ratio) + v * b / a);
-        vec result = factor * (r * power[i] * (grad[i] - mean) - share_of_one * one);
+        vec result = factor * (r * power[i] * (grad[i] - level - mean) - share_of_one * one);
         result = WHERE(y[i] == y[i], result, y[i]);
         for_gamma += result * weights[i];
         power[i] = result;
     }
-    log_a /= a;
-    log_b /= b;
+    log_a /= a, log_b /= b;
     vec shrunk = epsilon / (1.0f + epsilon); /* 1 / (1 + r) */
     vec slope = 2.0f * shrunk * shrunk * log2_of(a, a - 1.0f) * LN_2;
     slope = (slope - (epsilon - 1.0f) / (epsilon + 1.0f) * log_a - log_b) * b / curvature;

@@ -42,18 +42,13 @@ from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
 
 
-def takes(query: Tensor) -> bool:
-    """Whether :func:`attention` is for queries of this device, dtype and shape."""
+def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether :func:`attention` is for queries on this device, in this dtype and so wide."""
     return (
         (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))
-        and query.dtype in DTYPES
-        and query.dim() == 4
-        and 1 <= query.size(-1) <= tiles.LARGEST_HEAD_DIM
-        and (
-            INTERPRETED
-            or tiles.has_room(query.device, tiles.block_of(query.size(-1)) * query.element_size())
-        )
-        and query.layout == torch.strided
+        and dtype in DTYPES
+        and 1 <= head_dim <= tiles.LARGEST_HEAD_DIM
+        and (INTERPRETED or tiles.has_room(query.device, tiles.block_of(head_dim) * dtype.itemsize))
     )
 
 
@@ -95,11 +90,7 @@ def _masks(settings: ScoreSettings) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _backward(
-    inputs: Inputs,
-    output: Tensor,
-    kept: Sequence[Tensor],
-    grad: Tensor,
-    wanted: Sequence[bool],
+    inputs: Inputs, output: Tensor, kept: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
     query, key, value = (dense_rows(tensor) for tensor in inputs[:3])
     padding, mask = _masks(inputs.settings)

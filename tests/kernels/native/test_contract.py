@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_entmax.kernels import torch_losses
-from fairseq_entmax.kernels.native import attention, library, losses, rows
+from fairseq_entmax.kernels.native import attention, losses, rows
 from fairseq_entmax.kernels.structure import KINDS, PLAIN
 from tests.kernels import contract
 from tests.kernels.native.support import needs_compiler
@@ -56,7 +56,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
     made, settings = contract.tensors_of(contract.CASES[7])
     results = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(library, "threads_for", lambda *_, number=threads: number)
+        monkeypatch.setattr(attention, "threads_for", lambda *_, number=threads: number)
         leaves = [one.clone().requires_grad_() for one in made[:3]]
         output = attention.attention(*leaves, 0.4, **settings._asdict())
         output.backward(made[3])

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.inputs import Cached
 from fairseq_entmax.kernels.native import library
-from fairseq_entmax.kernels.native.decoding import Cached, step
+from fairseq_entmax.kernels.native.decoding import step
 from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler

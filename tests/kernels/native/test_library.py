@@ -37,6 +37,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 def fresh(monkeypatch, tmp_path):
     """As in a new process, with a cache and a quick compiler of its own, whose runs are logged."""
     monkeypatch.setattr(kernels, "_said", set())
+    kernels._usable.cache_clear()
     library._try_to_load.cache_clear()
     compiler = tmp_path / "cc"
     compiler.write_text(
@@ -47,6 +48,7 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", str(compiler))
     monkeypatch.setenv(library.VARIABLE, str(tmp_path / "cache"))
     yield monkeypatch
+    kernels._usable.cache_clear()
     library._try_to_load.cache_clear()
 
 

@@ -124,9 +124,11 @@ def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
 def fresh(monkeypatch):
     """As in a new process."""
     monkeypatch.setattr(kernels, "_said", set())
-    kernels._why_no_triton.cache_clear()
+    for cached in (kernels._usable, kernels._why_no_triton):
+        cached.cache_clear()
     yield monkeypatch
-    kernels._why_no_triton.cache_clear()
+    for cached in (kernels._usable, kernels._why_no_triton):
+        cached.cache_clear()
 
 
 def test_the_switch_chooses_triton_for_what_it_has(fresh):
@@ -134,8 +136,8 @@ def test_the_switch_chooses_triton_for_what_it_has(fresh):
     scores = torch.zeros(3, 4, device=DEVICE)
     assert kernels.backend_for(scores, 0.5) is triton_rows
     assert kernels.backend_for(scores.double(), 0.5) is torch_structured
-    found = kernels.attention_for(scores, torch.float16, 16, kernels.FusedEntmax(0.5))
-    assert found.func is triton_attention.attention.func
+    found = kernels.attention_for(scores, torch.float16, 16)
+    assert found is triton_attention.attention
     assert kernels.backend_for(scores, 0.5, "tv") is torch_structured
 
 

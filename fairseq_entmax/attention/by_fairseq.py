@@ -1,0 +1,76 @@
+"""The two ways that go through fairseq's own forward pass: all of it, and up to the scores.
+
+The explicit product leaves the projections to it, with the masks, the cache of a search and its
+reordering, so that these are fairseq's in every release. The other ways project by the same modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import nn
+
+from fairseq_entmax.attention import decoding_step, masks
+from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
+from fairseq_entmax.attention.projections import weighted_sum
+from fairseq_entmax.attention.request import Answer, Request
+from fairseq_entmax.mappings.strengths import wide
+
+
+def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
+    """All of softmax attention, to the bit; None where fairseq would do less, or something else.
+
+    It has no gates, gives NaN to a query without keys, and reads the weights of projections.
+    """
+    assert attention.mapping is not None
+    if not attention.mapping.is_softmax or request.before_softmax or request.need_head_weights:
+        return None
+    # Its softmax of a step is in float32, and its cross-attention of a training in parts
+    in_a_step = request.incremental_state is not None
+    if request.query.dtype == torch.float64 if in_a_step else request.static_kv:
+        return None
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
+    if (
+        attention.gate is not None
+        or attention.num_heads * attention.head_dim != attention.embed_dim
+        or attention.is_watched()
+        or any(map(_is_changed, projections))
+        or not masks.leave_each_query_a_key(request.key_padding_mask, request.attn_mask)
+    ):
+        return None
+    attention.skip_embed_dim_check = False
+    try:
+        answer: Answer = FairseqMultiheadAttention.forward(attention, *request)
+        return answer
+    finally:
+        attention.skip_embed_dim_check = True
+
+
+def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
+    """Scores, the mapping itself and a sum of values: for whatever is asked."""
+    if request.incremental_state is not None:
+        decoding_step.as_fairseq_reads(attention, request.incremental_state)
+    up_to_scores = request._replace(before_softmax=True, need_head_weights=False)
+    scores, values = FairseqMultiheadAttention.forward(attention, *up_to_scores)
+    if request.before_softmax:
+        return scores, values
+    assert attention.mapping is not None
+    queries, batch = request.query.shape[:2]
+    in_full = wide(scores).view(batch, attention.num_heads, queries, -1)
+    probs = attention.mapping(in_full)
+    for observer in attention._observers:
+        observer(probs)
+    output = attention.output(
+        weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
+    )
+    if request.need_head_weights and attention.scores_of:
+        # As a result of the layer, which --checkpoint-activations gives gradients
+        probs = torch.cat([probs, in_full[:, list(attention.scores_of)]], 1)
+    return output, request.select_weights(probs)
+
+
+def _is_changed(projection: Any) -> bool:
+    """Whether a projection is more, or other, than its weights."""
+    return has_hook(projection) or not isinstance(projection.weight, nn.Parameter)

@@ -1,0 +1,47 @@
+"""What one call of attention asks for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+# What a call returns: the output and weights, or scores and values where these are asked for
+Answer = tuple[Tensor, "Tensor | None"]
+
+
+class Request(NamedTuple):
+    """The arguments of fairseq's attention, in its order.
+
+    Attributes:
+        query: ``(queries, batch, embed_dim)``.
+        key, value: ``(keys, batch, kdim or vdim)``, or None where the cache has them.
+        key_padding_mask: ``(batch, keys)``; one without dimensions masks nothing.
+        incremental_state: the caches of a search; None where whole sequences are attended with.
+        static_kv: whether the cache has all keys once it has any.
+        attn_mask: ``(queries, keys)``, added to the scores.
+        before_softmax: whether scores and values are asked for, in place of all that follows.
+        need_weights, need_head_weights: whether the mean of the heads' weights is, or all of them.
+    """
+
+    query: Tensor
+    key: Tensor | None
+    value: Tensor | None
+    key_padding_mask: Tensor | None = None
+    incremental_state: dict[str, dict[str, Any]] | None = None
+    need_weights: bool = True
+    static_kv: bool = False
+    attn_mask: Tensor | None = None
+    before_softmax: bool = False
+    need_head_weights: bool = False
+
+    @property
+    def wants_weights(self) -> bool:
+        """Whether weights are asked for, in either form."""
+        return self.need_weights or self.need_head_weights
+
+    def select_weights(self, probs: Tensor | None) -> Tensor | None:
+        """Weights ``(batch, heads, queries, keys)`` in the form that is asked for, or None."""
+        if probs is None or not self.wants_weights:
+            return None
+        return probs.transpose(0, 1) if self.need_head_weights else probs.mean(dim=1)
