@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_entmax.analysis import data_types, document, generation, loading, summary
-from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     HELP_ALL,
@@ -24,12 +23,14 @@ from fairseq_entmax.analysis.arguments import (
     check_counts,
     chosen_names,
 )
-from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
-from fairseq_entmax.analysis.entries import model_entry
-from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance_shares import Shares, shares_of
-from fairseq_entmax.analysis.measured_text import GENERATED
+from fairseq_entmax.analysis.data import GENERATED, data_types, generation, loading
+from fairseq_entmax.analysis.data.annotations.annotated import Annotations
+from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.generation import GeneratedDataset, search_options
+from fairseq_entmax.analysis.data.samples import on_device
+from fairseq_entmax.analysis.document import summary
+from fairseq_entmax.analysis.document.map_entries import maps_of
+from fairseq_entmax.analysis.document.model_entries import model_entry
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -37,8 +38,9 @@ from fairseq_entmax.analysis.measures import (
     numbers_of,
     optional_names,
 )
-from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, on_device
+from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
+from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
+from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
 
 logger = logging.getLogger(__name__)
 

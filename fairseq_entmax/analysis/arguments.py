@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_entmax.analysis.measured_text import GENERATED, REFERENCE
+from fairseq_entmax.analysis.data import GENERATED, REFERENCE
 from fairseq_entmax.analysis.measures import (
     importance_measures,
     optional_names,
@@ -34,11 +34,6 @@ SCORES = (LOSS, BLEU, ROUGE)
 OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
-# Options of fairseq-generate that analyze and ablate would pass over
-OF_GENERATE_ALONE = (
-    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
-    "results_path",
-)
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:

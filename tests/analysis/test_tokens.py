@@ -4,8 +4,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_entmax.analysis import tokens
-from fairseq_entmax.analysis.tokens import TokenTable, final_punctuation, rare_tokens
+from fairseq_entmax.analysis.data import tokens
+from fairseq_entmax.analysis.data.tokens import TokenTable, final_punctuation, rare_tokens
 
 
 def dictionary(*symbols, counts=None):

@@ -13,7 +13,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from fairseq_entmax.analysis import data_types, loading
 from fairseq_entmax.analysis.ablation import results
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
@@ -30,7 +29,6 @@ from fairseq_entmax.analysis.arguments import (
     BLEU,
     HELP_ALL,
     LOSS,
-    OF_GENERATE_ALONE,
     OF_TEXT,
     ROUGE,
     add_ablate_options,
@@ -38,11 +36,12 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
-from fairseq_entmax.analysis.data_types import kind_of_task
-from fairseq_entmax.analysis.generation import search_options
-from fairseq_entmax.analysis.likelihood import has_zeros
-from fairseq_entmax.analysis.models import load_models
-from fairseq_entmax.analysis.sentences import on_device
+from fairseq_entmax.analysis.data import data_types, loading
+from fairseq_entmax.analysis.data.data_types import kind_of_task
+from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_options
+from fairseq_entmax.analysis.data.samples import on_device
+from fairseq_entmax.analysis.models.likelihood import has_zeros
+from fairseq_entmax.analysis.models.loaded import load_models
 from fairseq_entmax.files import write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy

@@ -12,9 +12,13 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
-from fairseq_entmax.analysis.data_types import kind_of_model
-from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.likelihood import has_zeros, loss_of_logits, negative_log_likelihood
+from fairseq_entmax.analysis.data.data_types import kind_of_model
+from fairseq_entmax.analysis.models.head_scaling import scaled_heads
+from fairseq_entmax.analysis.models.likelihood import (
+    has_zeros,
+    loss_of_logits,
+    negative_log_likelihood,
+)
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 

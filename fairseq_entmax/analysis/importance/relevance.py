@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.data_types import kind_of_model
+from fairseq_entmax.analysis.data.data_types import kind_of_model
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.importance.propagation import (
     Activations,

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.data_types import kind_of_model
-from fairseq_entmax.analysis.head_scaling import scaled_heads
+from fairseq_entmax.analysis.data.data_types import kind_of_model
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.importance.propagation import restored
-from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
+from fairseq_entmax.analysis.models.head_scaling import scaled_heads
+from fairseq_entmax.analysis.models.likelihood import loss_of_logits, unreachable
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models.adaptive import AdaptiveModel
 

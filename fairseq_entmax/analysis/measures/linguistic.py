@@ -43,7 +43,7 @@ from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch
+    from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
 _LOOKS = "how often the largest weight of a word is on the word that"

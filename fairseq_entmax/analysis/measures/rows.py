@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.batch import Batch
+    from fairseq_entmax.analysis.data.batch import Batch
 
 
 class LayerWeights:

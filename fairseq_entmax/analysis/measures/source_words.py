@@ -9,7 +9,7 @@ from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 
 if TYPE_CHECKING:
-    from fairseq_entmax.analysis.tokens import TokenTable
+    from fairseq_entmax.analysis.data.tokens import TokenTable
 
 RARE_RANK = 500
 
@@ -38,7 +38,7 @@ class RareWord(WeightMeasure):
     )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        from fairseq_entmax.analysis.tokens import rare_tokens
+        from fairseq_entmax.analysis.data.tokens import rare_tokens
 
         table = weights.batch.table
         if table is None or weights.keys is not weights.batch.source:
@@ -53,7 +53,7 @@ class RareWord(WeightMeasure):
             sums.add_mean(name, of_heads.gather(2, weights.maximum), counted)
 
     def _update_of_text(self, weights: LayerWeights, sums: Sums, table: TokenTable) -> None:
-        from fairseq_entmax.analysis.tokens import rarest_so_far
+        from fairseq_entmax.analysis.data.tokens import rarest_so_far
 
         ranks = table.rank[weights.keys.tokens]
         first, second = rarest_so_far(ranks)
@@ -87,7 +87,11 @@ class FinalPunctuation(WeightMeasure):
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         import torch
 
-        from fairseq_entmax.analysis.tokens import DECLARATIVE, INTERROGATIVE, final_punctuation
+        from fairseq_entmax.analysis.data.tokens import (
+            DECLARATIVE,
+            INTERROGATIVE,
+            final_punctuation,
+        )
 
         table, keys, rows = weights.batch.table, weights.keys, weights.weights
         if table is None or weights.attention == DECODER_SELF:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_entmax.analysis.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
 from fairseq_entmax.analysis.report.labels import in_places

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.document import rounded
-from fairseq_entmax.analysis.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.summary import search_text
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
-from fairseq_entmax.analysis.summary import search_text
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Significant, of every number in the page: it rounds once more, and not the same way twice

@@ -16,8 +16,8 @@ from fairseq_entmax.analysis import (
     load_task,
     record_attention,
 )
-from fairseq_entmax.analysis.data_types.text import MAP_TOKENS
-from fairseq_entmax.analysis.tokens import rarest_so_far
+from fairseq_entmax.analysis.data.data_types.text import MAP_TOKENS
+from fairseq_entmax.analysis.data.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.data_types import made
 from tests.analysis.data_types.made import LM, model_of

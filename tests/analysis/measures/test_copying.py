@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.statistics import LayerStatistics
+from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from tests.analysis.test_statistics import END, batch_of, cut, random_weights
 from tests.analysis.test_tokens import dictionary
 

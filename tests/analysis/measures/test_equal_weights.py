@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis import summary
+from fairseq_entmax.analysis.document import summary
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from tests.analysis.report.synthetic import synthetic_analysis

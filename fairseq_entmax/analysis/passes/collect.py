@@ -1,0 +1,170 @@
+"""What is known of a data set, and of each model, after batches of one pass."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.data import tokens
+from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.data.batch import Batch
+from fairseq_entmax.analysis.data.data_types import kind_of_model
+from fairseq_entmax.analysis.data.data_types.classes import Classification
+from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
+from fairseq_entmax.analysis.measures.rows import Sums
+from fairseq_entmax.analysis.measures.source_words import RARE_RANK
+from fairseq_entmax.analysis.models.likelihood import (
+    has_zeros,
+    negative_log_likelihood,
+    unreachable,
+)
+from fairseq_entmax.analysis.models.loaded import LoadedModel
+from fairseq_entmax.analysis.models.recorder import record_pass
+from fairseq_entmax.analysis.passes.statistics import ModelStatistics
+
+
+class DataCounts:
+    """What the data set consists of; ``ids`` are the sentences seen, 8 bytes each."""
+
+    def __init__(self, annotations: Annotations | None) -> None:
+        self.annotated = None if annotations is None else AnnotationCounts(annotations)
+        self.ids = array("q")
+        self.numbers: Counter[str] = Counter()
+
+    def update(self, sample: Any, batch: Batch) -> None:
+        """Add the sentences of a batch."""
+        self.ids.extend(sample["id"].tolist())
+        if self.annotated is not None and batch.annotated is not None:
+            self.annotated.update(batch.annotated)
+        source, table = batch.source, batch.table
+        assert table is not None
+        _, ending = tokens.final_punctuation(table, source.tokens, ~source.real | source.end)
+        _, _, rank = tokens.rare_tokens(table, source.tokens)
+        counted: dict[str, int | Tensor] = {
+            "sentences": len(source.tokens),
+            "source_tokens": source.real.sum(),
+            "target_tokens": batch.target.real.sum(),
+            "interrogative_sentences": (ending == tokens.INTERROGATIVE).sum(),
+            "declarative_sentences": (ending == tokens.DECLARATIVE).sum(),
+            "rare_word_sentences": (rank >= RARE_RANK).sum(),
+        }
+        self.numbers.update({name: int(number) for name, number in counted.items()})
+
+
+class ModelCollector:
+    """What is known of one model after any number of batches."""
+
+    def __init__(
+        self, loaded: LoadedModel, wanted: Collection[str], outcome: Classification | None = None
+    ) -> None:
+        self.loaded = loaded
+        self.outcome = outcome
+        self.statistics = ModelStatistics(wanted)
+        self._kind = kind_of_model(loaded.model)
+        self._loss: Tensor | float = 0.0
+        self._targets = 0
+        self.unreachable = 0
+        self._support: Tensor | float = 0.0
+        self._copied: Tensor | float = 0.0
+        self._words = 0
+
+    def update(self, sample: Any, batch: Batch) -> Tensor:
+        """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
+        model = self.loaded.model
+        attention, output = record_pass(model, sample)
+        differences = self.statistics.update(attention, batch)
+        log_probs = self._kind.log_probs(model, sample, output)
+        target, counts = self._kind.targets(model, sample)
+        nll = negative_log_likelihood(log_probs, target, counts)
+        gone = unreachable(nll, model)
+        loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)
+        if not torch.isfinite(loss):
+            numbers = ", ".join(map(str, sample["id"].tolist()[:5]))
+            raise ValueError(
+                f"{self.loaded.path} gives numbers that are not finite, in one of the sentences "
+                f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
+            )
+        self._loss = self._loss + loss
+        self.unreachable += int(gone.sum())
+        self._targets += int(counts.sum()) - int(gone.sum())
+        if has_zeros(model):
+            self._support = self._support + (log_probs > -torch.inf).sum(dim=-1)[counts].sum()
+        if self.outcome is not None:
+            self.outcome.update(sample, batch, output)
+        if model.attention_options.copy is not None:
+            is_word = counts & (target != model.decoder.dictionary.eos())
+            shares = torch.sigmoid(-output[1]["copy"].switch.double())
+            self._copied = self._copied + shares[is_word].sum()
+            self._words += int(is_word.sum())
+        return differences
+
+    @property
+    def loss(self) -> float | None:
+        """Negative log likelihood in nats a target that it can reach; None before any."""
+        return float(self._loss) / self._targets if self._targets else None
+
+    @property
+    def support(self) -> float | None:
+        """How many words have a probability above zero, a mean over targets; None where all do."""
+        targets = self._targets + self.unreachable
+        return float(self._support) / targets if has_zeros(self.loaded.model) and targets else None
+
+    @property
+    def copied(self) -> float | None:
+        """The mean share of the copy in what is said, 1 - g; None where the model has no copy."""
+        return float(self._copied) / self._words if self._words else None
+
+
+class AnnotationCounts:
+    """What the annotations of a data set have in them, and what position alone would tell of them.
+
+    Baseline: the share of a relation's arcs at its most frequent offset, in words of the text, from
+    query to key. Of offsets that are as frequent the shorter counts, then the one to the left.
+    """
+
+    def __init__(self, annotations: Annotations) -> None:
+        self._annotations, self._sentences = annotations, 0
+        # For each relation: how often the head stands at an offset from the dependent
+        self._offsets: list[Counter[int]] = [Counter() for _ in annotations.relations]
+        self._sums = Sums()
+
+    def update(self, batch: AnnotatedBatch) -> None:
+        """Add one batch."""
+        self._sentences += batch.word.size(0)
+        offsets = (batch.arc_head - batch.arc_dependent).tolist()
+        for relation, offset in zip(batch.arc_relation.tolist(), offsets, strict=True):
+            self._offsets[relation][offset] += 1
+        tags = batch.parts_of_speech.sum(dim=1)
+        words = (batch.word >= 0).double().sum(dim=1)
+        self._sums.add_ratios("tags", tags, tags.sum(dim=1))
+        self._sums.add_ratios("entities", batch.entities.sum(dim=1), words)
+
+    def results(self) -> dict[str, Any]:
+        """The numbers of ``annotations`` in ``analysis.json``."""
+        known, tags, entities = self._annotations, self._sums.mean("tags"), None
+        if known.has_entities:
+            entities = self._sums.mean("entities")
+        relations = zip(known.relations, self._offsets, strict=True)
+        shares = [] if tags is None else zip(known.parts_of_speech, tags.tolist(), strict=True)
+        return {
+            "file": known.path,
+            "sentences": self._sentences,
+            "relations": {name: _baselines(found) for name, found in relations if found} or None,
+            "part_of_speech": dict(shares) or None,
+            "named_entities": None if entities is None else float(entities),
+        }
+
+
+def _baselines(offsets: Counter[int]) -> dict[str, Any]:
+    """A relation's numbers from how often its heads stand at each offset from the dependent."""
+    count = offsets.total()
+    result: dict[str, Any] = {"count": count}
+    for direction, sign in ((TO_HEAD, 1), (TO_DEPENDENT, -1)):
+        offset = min(offsets, key=lambda place: (-offsets[place], abs(place), sign * place))
+        result[direction] = {"baseline": offsets[offset] / count, "offset": sign * offset}
+    return result
