@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.models.likelihood import has_zeros
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.passes.collect import ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, evenly_spread
@@ -55,14 +54,10 @@ def model_entry(
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
-    unreached = {"unreachable": collector.unreachable}
     if importance:
         entry["importance_sentences"] = {name: own.sentences for name, own in importance.items()}
-    if copy is not None:
-        entry["copying"] = {"share": collector.copied, **unreached}
-    if has_zeros(loaded.model):
-        alpha = loaded.model.output_alpha
-        entry["output"] = {"alpha": alpha, "support": collector.support, **unreached}
+    for measure in collector.measures:
+        entry[measure.name] = measure.result(loaded.model, collector.sums)
     if collector.outcome is not None:
         entry |= collector.outcome.entry()
     if generated is not None:

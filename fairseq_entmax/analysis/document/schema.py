@@ -1,7 +1,7 @@
 """The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
 
 ``analysis.schema.json`` ships with the measures filled in; after one of them changed, this writes
-it anew: ``python -m fairseq_entmax.analysis.document.schema``.
+it anew: ``python -m fairseq_entmax.analysis.document``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
 from fairseq_entmax.analysis.measures.base import JsonSchema
+from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES
 
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
 WIDTH = 140
@@ -36,6 +37,7 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
     required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
     roots = {number.place[0] for number in declared or ()}
+    document["$defs"]["model"]["properties"] |= {one.name: one.schema for one in MODEL_MEASURES}
     for measure in measures():
         own = {"head": measure.fields(), "layer": measure.layer_fields()}
         own["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
@@ -80,7 +82,3 @@ def as_text(value: Any, indent: int = 0) -> str:
         parts = [as_text(one, inner) for one in value]
     space = "\n" + " " * inner
     return f"{text[0]}{space}{(',' + space).join(parts)}\n{' ' * indent}{text[-1]}"
-
-
-if __name__ == "__main__":
-    SCHEMA.write_text(as_text(schema()) + "\n", encoding="utf-8")

@@ -119,6 +119,11 @@ class Sums(dict[str, "Tensor"]):
         count = self.get(f"{name}/count")
         return None if count is None or not count.any() else self[name] / count
 
+    def total_mean(self, name: str) -> float | None:
+        """The mean of a sum that is one number."""
+        mean = self.mean(name)
+        return None if mean is None else float(mean)
+
     def of(self, name: str, head: int) -> float | None:
         """The mean of one head."""
         count = self.get(f"{name}/count")

@@ -16,10 +16,10 @@ from fairseq_entmax.analysis.data.batch import Batch
 from fairseq_entmax.analysis.data.data_types import kind_of_model
 from fairseq_entmax.analysis.data.data_types.classes import Classification
 from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
+from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models.likelihood import (
-    has_zeros,
     negative_log_likelihood,
     unreachable,
 )
@@ -65,13 +65,9 @@ class ModelCollector:
         self.loaded = loaded
         self.outcome = outcome
         self.statistics = ModelStatistics(wanted)
+        self.measures = [one for one in MODEL_MEASURES if one.is_of(loaded.model)]
+        self.sums = Sums()
         self._kind = kind_of_model(loaded.model)
-        self._loss: Tensor | float = 0.0
-        self._targets = 0
-        self.unreachable = 0
-        self._support: Tensor | float = 0.0
-        self._copied: Tensor | float = 0.0
-        self._words = 0
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
@@ -89,35 +85,20 @@ class ModelCollector:
                 f"{self.loaded.path} gives numbers that are not finite, in one of the sentences "
                 f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
             )
-        self._loss = self._loss + loss
-        self.unreachable += int(gone.sum())
-        self._targets += int(counts.sum()) - int(gone.sum())
-        if has_zeros(model):
-            self._support = self._support + (log_probs > -torch.inf).sum(dim=-1)[counts].sum()
+        self.sums.add("loss", loss)
+        self.sums.add("unreachable", gone.sum())
+        self.sums.add("loss/count", counts.sum() - gone.sum())
         if self.outcome is not None:
             self.outcome.update(sample, batch, output)
-        if model.attention_options.copy is not None:
-            is_word = counts & (target != model.decoder.dictionary.eos())
-            shares = torch.sigmoid(-output[1]["copy"].switch.double())
-            self._copied = self._copied + shares[is_word].sum()
-            self._words += int(is_word.sum())
+        predictions = Predictions(model, output, log_probs, target, counts)
+        for measure in self.measures:
+            measure.update(predictions, self.sums)
         return differences
 
     @property
     def loss(self) -> float | None:
         """Negative log likelihood in nats a target that it can reach; None before any."""
-        return float(self._loss) / self._targets if self._targets else None
-
-    @property
-    def support(self) -> float | None:
-        """How many words have a probability above zero, a mean over targets; None where all do."""
-        targets = self._targets + self.unreachable
-        return float(self._support) / targets if has_zeros(self.loaded.model) and targets else None
-
-    @property
-    def copied(self) -> float | None:
-        """The mean share of the copy in what is said, 1 - g; None where the model has no copy."""
-        return float(self._copied) / self._words if self._words else None
+        return self.sums.total_mean("loss")
 
 
 class AnnotationCounts:

@@ -17,6 +17,7 @@ from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.document.summary import search_text
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
+from fairseq_entmax.analysis.report.model_table import model_columns
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -26,10 +27,6 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Instead of how the sentences of maps were chosen
 OWN = "The sentences are your own, as they were given to fairseq-entmax look."
-_OF_MODEL = (
-    *("name", "checkpoint", "architecture", "parameters", "updates", "loss"),
-    *("copying", "output", "generated", "classification"),
-)
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:
@@ -74,7 +71,11 @@ def page_data(
         "measures": [
             {**{key: getattr(one, key) for key in shown}, "isMain": one.is_main} for one in measures
         ],
-        "models": [{key: model.get(key) for key in _OF_MODEL} for model in analysis["models"]],
+        "models": [
+            {key: model.get(key) for key in ("name", "classification")}
+            for model in analysis["models"]
+        ],
+        "modelColumns": model_columns(analysis),
         "layers": [
             {
                 "model": number,
