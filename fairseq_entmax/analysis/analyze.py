@@ -125,8 +125,8 @@ def analyse(
     recorded = record(study)
     seen = sorted(recorded.counts.ids)
     importance = [
-        {one.name: shares_of(args, one, loaded, own, seen, tables) for one in possible}
-        for loaded, own, possible in zip(models, datasets, costly, strict=True)
+        {one.name: shares_of(args, one, loaded, texts, seen, tables) for one in possible}
+        for loaded, texts, possible in zip(models, datasets, costly, strict=True)
     ]
     return written(study, recorded, importance)
 
@@ -149,11 +149,11 @@ def record(study: Study) -> Recorded:
         counts.update(sample, batch)
         differences, lengths = [], batch.source.lengths
         for collector, dataset in zip(collectors, study.datasets, strict=True):
-            own, text = sample, batch
+            pair, text = sample, batch
             if args.of == GENERATED:
-                own = dataset.generate(sample)
-                text = study.tables.with_target(batch, own["net_input"]["prev_output_tokens"])
-            differences.append(collector.update(own, text))
+                pair = dataset.generate(sample)
+                text = study.tables.with_target(batch, pair["net_input"]["prev_output_tokens"])
+            differences.append(collector.update(pair, text))
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
             outcomes = [one.outcome for one in collectors]
@@ -217,7 +217,7 @@ def _wanted(args: Namespace) -> list[str]:
     return [name for name in wanted if name not in kind.left_out]
 
 
-def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[ImportanceMeasure]:
+def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[ImportanceMeasure]:
     """Which measures that take passes of their own can be worked out for a model."""
     possible = []
     for one in importance_measures():
@@ -227,7 +227,7 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
             one.check(loaded.model)
             possible.append(one)
         except ValueError as error:
-            if is_asked:
+            if is_named:
                 raise ValueError(f"--measures: {loaded.path}: {error}") from None
             logger.warning("%s: %s", loaded.path, error)
     return possible
@@ -250,6 +250,6 @@ def _settings(study: Study, importance: Sequence[dict[str, Shares]]) -> dict[str
     for one in measures():
         settings |= one.settings
         if isinstance(one, ImportanceMeasure):
-            numbers = (own[one.name].sentences for own in importance if one.name in own)
+            numbers = (shares[one.name].sentences for shares in importance if one.name in shares)
             settings[one.option] = max(numbers, default=0)
     return settings

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from fairseq_entmax.analysis.data import GENERATED, REFERENCE
-from fairseq_entmax.analysis.measures import (
-    importance_measures,
-    optional_names,
-)
+from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -108,7 +106,10 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="heads to remove together, named likewise: each text is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
-    group = parser.add_argument_group("how what is left is scored")
+    _add_scores(parser.add_argument_group("how what is left is scored"))
+
+
+def _add_scores(group: Any) -> None:
     group.add_argument(
         "--scores",
         metavar="SCORES",

@@ -53,25 +53,25 @@ class Batch:
     """What the measures of one batch need beside the weights.
 
     A text alone is source and target, the same object; the target is the decoder's input. Without
-    ``table`` or ``annotated`` measures that need them are left out. ``said``: ``(batch, target)``:
-    the decoder's input in the source's numbers; -1 of what is no word of it."""
+    ``table`` or ``annotated`` measures that need them are left out. ``target_in_source``:
+    ``(batch, target)``, the target in the source's numbers; -1 of what is no word of it."""
 
     source: Side
     target: Side
     table: TokenTable | None = None
     annotated: AnnotatedBatch | None = None
-    said: Tensor | None = None
+    target_in_source: Tensor | None = None
 
     @cached_property
     def places_of_words(self) -> dict[str, Tensor] | None:
         """Where in the source the words around each step of the decoder are; None without words.
 
         Name of :data:`AROUND` to ``(batch, queries, keys)`` bool."""
-        if self.said is None:
+        if self.target_in_source is None:
             return None
         source = self.source.tokens.masked_fill(~self.source.real, -2)
         return {
-            name: functional.pad(self.said[:, ahead:], (0, ahead), value=-1)[:, :, None]
+            name: functional.pad(self.target_in_source[:, ahead:], (0, ahead), value=-1)[:, :, None]
             == source[:, None, :]
             for name, ahead in AROUND.items()
         }
@@ -123,7 +123,7 @@ class Tables:
     def with_target(self, batch: Batch, previous: Tensor) -> Batch:
         """The same source sentences with another input of the decoder, ``(batch, target)``."""
         target = Side.of(previous, self.pad, self.eos, self.target)
-        return replace(batch, target=target, said=self._in_source[previous])
+        return replace(batch, target=target, target_in_source=self._in_source[previous])
 
 
 class TextTables(Tables):
@@ -152,4 +152,4 @@ def _in_source(task: Any) -> list[int]:
     source, target = task.source_dictionary, task.target_dictionary
     each = ((number, source[number]) for number in map(source.index, target.symbols))
     pairs = zip(each, target.symbols, strict=True)
-    return [n if n >= source.nspecial and own == symbol else -1 for (n, own), symbol in pairs]
+    return [n if n >= source.nspecial and word == symbol else -1 for (n, word), symbol in pairs]

@@ -22,7 +22,7 @@ from fairseq_entmax.analysis.data import GENERATED, loading
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 # What a document says of every search; of the other options those that are not fairseq's default
-ALWAYS_SAID = ("beam", "lenpen", "min_len", "max_len_a", "max_len_b", "no_repeat_ngram_size")
+ALWAYS_NAMED = ("beam", "lenpen", "min_len", "max_len_a", "max_len_b", "no_repeat_ngram_size")
 # Options of fairseq-generate that analyze and ablate would pass over
 OF_GENERATE_ALONE = (
     *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
@@ -48,17 +48,17 @@ def check_options(args: Namespace) -> None:
 def search_options(config: Any, task: Any) -> dict[str, Any]:
     """By which search a text is made, as a document says it: name of an option to its value."""
     defaults = vars(GenerationConfig())
-    said = {
+    of_search = {
         name: getattr(config, name)
         for name in defaults
-        if name in ALWAYS_SAID or getattr(config, name) != defaults[name]
+        if name in ALWAYS_NAMED or getattr(config, name) != defaults[name]
     }
     known = {*defaults, *vars(TranslationConfig()), "_name"}
-    own = {name: getattr(task.cfg, name) for name in task.cfg if name not in known}
+    of_task = {name: getattr(task.cfg, name) for name in task.cfg if name not in known}
     simple = bool | int | float | str | None
     plain = {
         name: value if isinstance(value, simple) else str(value)
-        for name, value in {**said, **own}.items()
+        for name, value in {**of_search, **of_task}.items()
     }
     return {"task": str(task.cfg.get("_name") or "translation"), **plain}
 

@@ -184,8 +184,8 @@ def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Seq
 
 
 def _max_positions(task: Any, models: Sequence[Any]) -> Any:
-    own = (model.max_positions() for model in models)
-    return utils.resolve_max_positions(task.max_positions(), *own)
+    positions = (model.max_positions() for model in models)
+    return utils.resolve_max_positions(task.max_positions(), *positions)
 
 
 def with_progress(args: Namespace, iterable: Any, what: str) -> Any:

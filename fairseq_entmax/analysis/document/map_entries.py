@@ -37,14 +37,14 @@ def maps_of(
         (whole,) = samples(datasets[shown[0]], [number], device)
         sample = kind.for_map(whole)
         passes = {place: record_pass(models[place].model, sample) for place in shown}
-        own = {"model": shown[0]} if is_generated else {}
+        place_of_model = {"model": shown[0]} if is_generated else {}
         maps = [
             sentence_maps(passes[place][0], of_model) if place in shown else []
             for place, of_model in enumerate(groups)
         ]
         entries.append(
-            {"sentence": number, **own, **kind.tokens(task, sample), "models": maps}
-            | kind.said_of(sample, [one[1] for one in passes.values()], outcomes)
+            {"sentence": number, **place_of_model, **kind.tokens(task, sample), "models": maps}
+            | kind.outcome_entry(sample, [one[1] for one in passes.values()], outcomes)
         )
     return entries
 

@@ -30,7 +30,7 @@ def model_entry(
     loaded = collector.loaded
     copy = loaded.model.attention_options.copy
     layers = []
-    shares = {name: own.heads for name, own in importance.items()}
+    shares = {name: share.heads for name, share in importance.items()}
     for attention, number, module in attention_modules(loaded.model):
         sums = collector.statistics.layers.get(attention, {}).get(number)
         results = MeasuredLayer(attention, number, sums, module, shares).results()
@@ -38,8 +38,8 @@ def model_entry(
         mapping = str(spec) if results["heads"] else None
         for head in results["heads"] if importance else ():
             head["standard_errors"] = {
-                name: _known(own.errors[attention][number][head["head"]])
-                for name, own in importance.items()
+                name: _known(share.errors[attention][number][head["head"]])
+                for name, share in importance.items()
             }
         layers.append({"attention": attention, "layer": number, "mapping": mapping, **results})
         if copy is not None and (attention, number) == (CROSS, copy.layer):
@@ -55,7 +55,7 @@ def model_entry(
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
     if importance:
-        entry["importance_sentences"] = {name: own.sentences for name, own in importance.items()}
+        entry["importance_sentences"] = {name: one.sentences for name, one in importance.items()}
     for measure in collector.measures:
         entry[measure.name] = measure.result(loaded.model, collector.sums)
     if collector.outcome is not None:
@@ -102,8 +102,8 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
         logger.warning("no record of %s for this model: %s", name, error)
         return []
     if len(lines) > LONGEST_RECORD:
-        kept = evenly_spread(len(lines), LONGEST_RECORD - 2)
-        lines = [lines[index] for index in sorted({0, *kept, len(lines) - 1})]
+        indices = evenly_spread(len(lines), LONGEST_RECORD - 2)
+        lines = [lines[index] for index in sorted({0, *indices, len(lines) - 1})]
     return lines
 
 

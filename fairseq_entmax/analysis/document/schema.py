@@ -39,13 +39,13 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     roots = {number.place[0] for number in declared or ()}
     document["$defs"]["model"]["properties"] |= {one.name: one.schema for one in MODEL_MEASURES}
     for measure in measures():
-        own = {"head": measure.fields(), "layer": measure.layer_fields()}
-        own["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
+        schemas = {"head": measure.fields(), "layer": measure.layer_fields()}
+        schemas["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
         if isinstance(measure, ImportanceMeasure):
-            own["settings"][measure.option] = _KINDS[int]
+            schemas["settings"][measure.option] = _KINDS[int]
         is_always = measure.is_in_all and not measure.is_optional
-        is_there = is_always or roots & {*own["head"], *own["layer"]}
-        for name, fields in own.items():
+        is_there = is_always or roots & {*schemas["head"], *schemas["layer"]}
+        for name, fields in schemas.items():
             shapes[name] |= fields
             required[name] += fields if declared is None or is_there else ()
     for number in declared or ():

@@ -100,8 +100,8 @@ def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
 
 def search_text(search: Dictionary[str, Any]) -> str:
     """The search of a document in words: its options with their values, those that say something."""
-    said = {name.replace("_", "-"): value for name, value in search.items() if value}
-    return ", ".join(name if value is True else f"{name} {value}" for name, value in said.items())
+    named = {name.replace("_", "-"): value for name, value in search.items() if value}
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in named.items())
 
 
 def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
@@ -110,14 +110,14 @@ def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
         for layer in layers
         for head in layer["heads"]
     }
-    own = [(layer["layer"], head) for layer in layers for head in layer.get("copy_heads", [])]
-    known = {place: agreements.get(place) for place in own}
+    copying = [(layer["layer"], head) for layer in layers for head in layer.get("copy_heads", [])]
+    known = {place: agreements.get(place) for place in copying}
     words = [
         f"{layer}.{head}" + ("" if share is None else f" ({share:.0%})")
         for (layer, head), share in known.items()
     ]
-    others = [(one, *place) for place, one in agreements.items() if place not in own and one]
-    if own and others:
+    others = [(one, *place) for place, one in agreements.items() if place not in copying and one]
+    if copying and others:
         best, layer, head = max(others)
         words.append(f"next {layer}.{head} ({best:.0%})")
     return ", ".join(words)

@@ -73,17 +73,17 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
     others = 1.0 / inputs.size(-1)
-    own = 1.0 - 2.0 * others
-    totals = own * sizes + others * sizes.sum(dim=-1, keepdim=True)
+    itself = 1.0 - 2.0 * others
+    totals = itself * sizes + others * sizes.sum(dim=-1, keepdim=True)
     per_unit, stranded = _divide(relevance, totals)
-    received = own * per_unit + others * per_unit.sum(dim=-1, keepdim=True)
+    received = itself * per_unit + others * per_unit.sum(dim=-1, keepdim=True)
     received = received * sizes
     return received if stranded is None else received + stranded
 
 
-def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+def residual(relevance: Tensor, stream: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``."""
-    total = kept.abs() + added.abs()
+    total = stream.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
     return relevance - to_added, to_added
 

@@ -10,6 +10,7 @@ Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -48,18 +49,8 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
     check_gradient(model)
     parameter = next(model.parameters())
     dtype = torch.promote_types(parameter.dtype, torch.float32)
-    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
-    # where its input does, and here the first layer's has none
-    recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
     factors: ByHead = {}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(restored(model.modules(), "training"))
-        stack.enter_context(restored(model.parameters(), "requires_grad"))
-        stack.enter_context(restored(recomputed, "forward"))
-        stack.enter_context(torch.enable_grad())
-        model.eval().requires_grad_(False)
-        for layer in recomputed:
-            layer.forward = layer.precheckpoint_forward
+    with _with_gradients_of_factors(model), contextlib.ExitStack() as stack:
         for attention, number, module in attention_modules(model):
             shape = len(sample["target"]), module.num_heads
             factor = torch.ones(shape, dtype=dtype, device=parameter.device, requires_grad=True)
@@ -87,6 +78,23 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
         }
         for attention, layers in factors.items()
     }
+
+
+@contextlib.contextmanager
+def _with_gradients_of_factors(model: AdaptiveModel) -> Iterator[None]:
+    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
+    # where its input does, and here the first layer's has none
+    recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
+    with (
+        restored(model.modules(), "training"),
+        restored(model.parameters(), "requires_grad"),
+        restored(recomputed, "forward"),
+        torch.enable_grad(),
+    ):
+        model.eval().requires_grad_(False)
+        for layer in recomputed:
+            layer.forward = layer.precheckpoint_forward
+        yield
 
 
 def check_gradient(model: Any) -> None:

@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_entmax.analysis.inspect import USAGE
 from fairseq_entmax.attentions import ATTENTIONS
@@ -27,8 +28,8 @@ EPILOG = (
 )
 
 
-def own_parser() -> argparse.ArgumentParser:
-    """Of the command's own options; what is left over is fairseq's."""
+def look_parser() -> argparse.ArgumentParser:
+    """The parser of the command's options without fairseq's."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax look",
         usage=USAGE,
@@ -63,7 +64,12 @@ def own_parser() -> argparse.ArgumentParser:
     texts.add_argument(
         "--lower", action="store_true", help="lower-case the sentences, as the training text was"
     )
-    shown = parser.add_argument_group("What is printed")
+    _add_output(parser.add_argument_group("What is printed"))
+    parser.add_argument("--help-all", action="store_true", help="fairseq's options, too")
+    return parser
+
+
+def _add_output(shown: Any) -> None:
     shown.add_argument(
         "--attention",
         choices=ATTENTIONS,
@@ -87,69 +93,68 @@ def own_parser() -> argparse.ArgumentParser:
     shown.add_argument("--json", action="store_true", help="print all weights as JSON instead")
     shown.add_argument("--output", metavar="FILE.html", help="write the report's page, too")
     shown.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
-    parser.add_argument("--help-all", action="store_true", help="fairseq's options, too")
-    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    own, others = own_parser().parse_known_args(list(arguments))
-    if own.help_all:
+    options, fairseq_options = look_parser().parse_known_args(list(arguments))
+    if options.help_all:
         from fairseq_entmax.analysis.inspect import session
 
-        print(own_parser().format_help())
+        print(look_parser().format_help())
         return session.fairseq_parser().print_help()
-    sentences, translations = _sentences(own)
-    if own.output is not None:
-        target = check_target(own.output, "--output", own.overwrite)
-        refuse_inputs([target], {"the checkpoint": own.checkpoint, "the text": own.input})
+    sentences, translations = _sentences(options)
+    if options.output is not None:
+        target = check_target(options.output, "--output", options.overwrite)
+        refuse_inputs([target], {"the checkpoint": options.checkpoint, "the text": options.input})
     # Here, as they need torch and fairseq, and what is wrong so far is told at once
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq_entmax.analysis.data import loading
-    from fairseq_entmax.analysis.inspect import looks as looking
     from fairseq_entmax.analysis.inspect import page, terminal
+    from fairseq_entmax.analysis.inspect.inspector import of_checkpoint
 
     loading.log_to_stderr()
-    opened = looking.of_checkpoint(own.checkpoint, own.data, others, own.lower)
-    looks = opened.look(sentences, translations)
-    if own.words:
+    inspector = of_checkpoint(options.checkpoint, options.data, fairseq_options, options.lower)
+    looks = inspector.look(sentences, translations)
+    if options.words:
         looks = [look.words() for look in looks]
-    if own.json:
-        everything = {"checkpoint": own.checkpoint, "sentences": [one.as_json() for one in looks]}
-        text = json.dumps(everything, ensure_ascii=False)
+    if options.json:
+        entries = [one.as_json() for one in looks]
+        document = {"checkpoint": options.checkpoint, "sentences": entries}
+        text = json.dumps(document, ensure_ascii=False)
     else:
-        asked = own.attention, own.layer, own.head, own.top
-        text = "\n\n\n".join(terminal.shown(one, *asked) for one in looks)
+        choice = options.attention, options.layer, options.head, options.top
+        text = "\n\n\n".join(terminal.shown(one, *choice) for one in looks)
     # Before what a pager may close
-    if own.output is not None:
-        page.write(opened, looks, own.output, own.overwrite)
-        print(f"page: {own.output}; open it in a browser", file=sys.stderr)
+    if options.output is not None:
+        page.write(inspector, looks, options.output, options.overwrite)
+        print(f"page: {options.output}; open it in a browser", file=sys.stderr)
     print(text)
 
 
-def _sentences(own: Namespace) -> tuple[list[str], list[str] | None]:
+def _sentences(options: Namespace) -> tuple[list[str], list[str] | None]:
     """The sentences, and their translations where they are given."""
-    if own.checkpoint is None:
+    if options.checkpoint is None:
         raise ValueError(f"give CHECKPOINT first: {USAGE}")
-    if (own.text is None) == (own.input is None):
+    if (options.text is None) == (options.input is None):
         raise ValueError('give the sentence by --text "…", or sentences by --input FILE')
-    texts, translations = len(own.text or []), len(own.translation or [])
+    texts, translations = len(options.text or []), len(options.translation or [])
     if translations and translations != texts:
         raise ValueError(
             f"--translation is there {translations} times, and --text {texts} times: give one for "
             f"each; in --input it stands behind a tab"
         )
-    if own.text is not None:
-        return own.text, own.translation
-    content = sys.stdin.buffer.read() if own.input == "-" else Path(own.input).read_bytes()
+    if options.text is not None:
+        return options.text, options.translation
+    content = sys.stdin.buffer.read() if options.input == "-" else Path(options.input).read_bytes()
     try:
         lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--input {own.input} is no text in UTF-8: {error}") from None
+        raise ValueError(f"--input {options.input} is no text in UTF-8: {error}") from None
     rows = [line.split("\t") for line in lines if line.strip()]
     if {len(row) for row in rows} not in ({1}, {2}):
         raise ValueError(
-            f"--input {own.input}: give one sentence a line, or in every line a tab and its "
+            f"--input {options.input}: give one sentence a line, or in every line a tab and its "
             f"translation behind it"
         )
     return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None

@@ -36,9 +36,9 @@ def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
     """The document: of each measure what these sentences have, and their maps."""
     kind = session.kind
     dataset = session.dataset([look._item for look in looks])
-    own = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
-    own |= {"num_workers": 0}  # not a process for a sentence
-    args = Namespace(**{**vars(session.args), **own, "batch_size": 1, "conllu": None})
+    changes = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
+    changes |= {"num_workers": 0}  # not a process for a sentence
+    args = Namespace(**{**vars(session.args), **changes, "batch_size": 1, "conllu": None})
     wanted = [
         one.name
         for one in measures()

@@ -83,8 +83,8 @@ class Sentence:
         """The tokens of an attention's queries and of its keys."""
         if attention == CROSS:
             return self.target_tokens, self.tokens
-        own = self.read_tokens if attention == DECODER_SELF else self.tokens
-        return own, own
+        tokens = self.read_tokens if attention == DECODER_SELF else self.tokens
+        return tokens, tokens
 
     def weights(
         self, attention: str | None = None, layer: int | None = None, head: int | None = None
@@ -131,17 +131,17 @@ class Sentence:
         weights, gates = self._all(attention, layer, head)
         return weights[gates > 0] if bool((gates > 0).any()) else weights
 
-    def said_of(self, attention: str | None, layer: int | None, head: int | None) -> str:
+    def heads_in_words(self, attention: str | None, layer: int | None, head: int | None) -> str:
         """Of which heads :meth:`weights` are, in words."""
         name = attention or self.first_attention
-        own = len(self.chosen(name, layer, head))
-        closed = len(self._all(name, layer, head)[0]) - own
+        number = len(self.chosen(name, layer, head))
+        closed = len(self._all(name, layer, head)[0]) - number
         layers = sum(len(one) > 0 for one in self.attention[name])
         parts = [name] if layer is None else [name, f"layer {layer}"]
         parts += [] if head is None else [f"head {head}"]
         if layer is None or head is None:
             where = f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
-            parts.append(f"mean of {own} head{'s' * (own != 1)}{where}")
+            parts.append(f"mean of {number} head{'s' * (number != 1)}{where}")
         return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
 
     def words(self) -> Self:
@@ -170,7 +170,7 @@ class Sentence:
     def as_json(self) -> dict[str, Any]:
         """All of it, for scripts: weights as nested lists, layer, head, query, key."""
         fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
-        lists = {name: [one.tolist() for one in own] for name, own in self.attention.items()}
+        lists = {name: [one.tolist() for one in layers] for name, layers in self.attention.items()}
         return {**fields, "attention": lists}
 
     def _all(
@@ -219,5 +219,5 @@ def joined_weights(
 
     Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have.
     """
-    wide = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
-    return torch.stack([wide[:, group].mean(dim=1) for group in queries], dim=1)
+    of_words = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
+    return torch.stack([of_words[:, group].mean(dim=1) for group in queries], dim=1)

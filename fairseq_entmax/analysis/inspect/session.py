@@ -51,27 +51,28 @@ class Session:
         for side in ("source", "target") if self.kind.has_search else ("source",):
             language = getattr(trained, f"{side}_lang", None)
             # That of Moses goes by the source's language
-            own = Namespace(**{**vars(args), "source_lang": language})
-            self.tokenizer = getattr(hub, "tokenizer", None) or built(own, "tokenizer")
+            side_args = Namespace(**{**vars(args), "source_lang": language})
+            self.tokenizer = getattr(hub, "tokenizer", None) or built(side_args, "tokenizer")
             cut = (getattr(task, f"{side}_dictionary"), self.tokenizer, bpe, str(trained.data))
             self.sides.append(Segmentation(*cut, language, lower))
         self.device = next(loaded.model.parameters()).device
 
     def dataset(self, items: Sequence[Item]) -> Any:
         """Sentences as a data set of fairseq, as if they had been prepared."""
-        words, said = self.task.source_dictionary, self.task.target_dictionary
+        source, target = self.task.source_dictionary, self.task.target_dictionary
         sources = [item.source for item in items]
         sizes = numpy.array([len(one) for one in sources])
         if not self.kind.has_search:  # read from its beginning, each text a sample
-            tokens = fairseq_data.ListDataset(sources, sizes), sizes, None, words.pad(), words.eos()
+            marks = None, source.pad(), source.eos()
+            tokens = fairseq_data.ListDataset(sources, sizes), sizes, *marks
             how = {"break_mode": "eos", "include_targets": True}
             blocks = fairseq_data.TokenBlockDataset(*tokens, **how)
             how = {"targets": self.task.targets, "add_bos_token": self.task.args.add_bos_token}
-            return fairseq_data.MonolingualDataset(blocks, blocks.sizes, words, said, **how)
+            return fairseq_data.MonolingualDataset(blocks, blocks.sizes, source, target, **how)
         targets = [item.target for item in items if item.target is not None]
         target_sizes = numpy.array([len(one) for one in targets])
         return fairseq_data.LanguagePairDataset(
-            *(sources, sizes, words, targets, target_sizes, said),
+            *(sources, sizes, source, targets, target_sizes, target),
             left_pad_source=self.task.cfg.left_pad_source,
             left_pad_target=self.task.cfg.left_pad_target,
             shuffle=False,

@@ -41,7 +41,7 @@ def _table(look: Sentence, attention: str, layer: int | None, head: int | None, 
     found = look.links(attention, layer, head, top)
     keys = look.axes(attention)[1]
     weights = look.chosen(attention, layer, head)
-    title = [_filled(f"{look.said_of(attention, layer, head)}:")]
+    title = [_filled(f"{look.heads_in_words(attention, layer, head)}:")]
     if len(weights) > 1:
         title.append(_filled(_zeros_of_heads(attention, weights)))
     most = max(len(one.keys) for one in found)

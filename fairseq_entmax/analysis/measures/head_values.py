@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import (
-    Fields,
-    JsonSchema,
-    Measure,
-    Number,
-    number_schema,
-)
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, Measure, Number, number_schema
 
 
 def _value(name: str, title: str, meaning: str, **other: Any) -> Number:

@@ -83,13 +83,13 @@ class Dependencies(WeightMeasure):
         batch = weights.batch.annotated
         if batch is None or not batch.relations or weights.attention != ENCODER_SELF:
             return
-        largest, looked_at = _between_words(weights.wide, batch).max(dim=-1)
+        largest, looked_at = _between_words(weights.float64, batch).max(dim=-1)
         looked_at = looked_at.masked_fill(largest <= 0, -1)  # (batch, heads, words)
         sums.labels["arcs"] = batch.relations
         size, words = len(batch.relations), (batch.arc_dependent, batch.arc_head)
         for direction, (query, key) in ((TO_HEAD, words), (TO_DEPENDENT, words[::-1])):
             right = looked_at[batch.arc_sentence, :, query] == key.unsqueeze(1)  # (arcs, heads)
-            hits = weights.wide.new_zeros(size, weights.wide.size(1))
+            hits = weights.float64.new_zeros(size, weights.float64.size(1))
             sums.add(direction, hits.index_add_(0, batch.arc_relation, right.double()).t())
         sums.add("arcs", batch.arc_relation.bincount(minlength=size))
 

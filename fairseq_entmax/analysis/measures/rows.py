@@ -47,14 +47,14 @@ class LayerWeights:
         return torch.special.entr(self.weights).sum(dim=-1)
 
     @cached_property
-    def wide(self) -> Tensor:
+    def float64(self) -> Tensor:
         """The weights in float64."""
         return self.weights.double()
 
     @cached_property
     def received(self) -> Tensor:
         """The weight that each key gets from all queries together: ``(batch, heads, keys)``."""
-        return (self.queries.real.double()[:, None, None, :] @ self.wide).squeeze(2)
+        return (self.queries.real.double()[:, None, None, :] @ self.float64).squeeze(2)
 
     @cached_property
     def on_tags(self) -> Tensor:
@@ -127,8 +127,8 @@ class Sums(dict[str, "Tensor"]):
     def of(self, name: str, head: int) -> float | None:
         """The mean of one head."""
         count = self.get(f"{name}/count")
-        own = count if count is None or not count.dim() else count[head]
-        return None if own is None or own == 0 else float(self[name][head] / own)
+        number = count if count is None or not count.dim() else count[head]
+        return None if number is None or number == 0 else float(self[name][head] / number)
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:

@@ -67,8 +67,8 @@ class AttentionRecorder:
         self._open.close()
 
     def _record(self, attention: str, layer: int, weights: Tensor) -> None:
-        kept = weights if self._keep_graph else weights.detach()
-        self.attention.setdefault(attention, {})[layer] = kept
+        recorded = weights if self._keep_graph else weights.detach()
+        self.attention.setdefault(attention, {})[layer] = recorded
 
 
 def unwrapped(model: Any) -> nn.Module:

@@ -19,10 +19,7 @@ from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
 from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
-from fairseq_entmax.analysis.models.likelihood import (
-    negative_log_likelihood,
-    unreachable,
-)
+from fairseq_entmax.analysis.models.likelihood import negative_log_likelihood, unreachable
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.models.recorder import record_pass
 from fairseq_entmax.analysis.passes.statistics import ModelStatistics

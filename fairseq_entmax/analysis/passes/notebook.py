@@ -30,11 +30,8 @@ def measure(
     source_lengths: _Lengths = None,
     target_lengths: _Lengths = None,
 ) -> dict[str, dict[int, dict[str, Any]]]:
-    """Measure weights of attention, such as :class:`AttentionRecorder` gives.
-
-    Every number of ``analysis.json`` that follows from weights. Those that need the model are
-    elsewhere: alpha and gate are the attention's own, relevance is of :func:`head_relevance`, the
-    gradient of :func:`head_sensitivity`.
+    """Measure weights of attention, such as :class:`AttentionRecorder` gives: every number of
+    ``analysis.json`` that follows from weights, so not alpha, the gate, relevance and the gradient.
 
     Args:
         attention: ``encoder-self``, ``decoder-self`` and ``cross``, those there are, to layer
@@ -71,14 +68,14 @@ def measure(
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths)
-    wide: dict[str, dict[int, Tensor]] = {}
+    precise: dict[str, dict[int, Tensor]] = {}
     for name, layers in attention.items():
         for layer, weights in layers.items():
             _check_weights(f"the weights of {name}, layer {layer},", name, weights, batch)
             dtype = torch.promote_types(weights.dtype, torch.float32)
-            wide.setdefault(name, {})[layer] = weights.to(dtype)
+            precise.setdefault(name, {})[layer] = weights.to(dtype)
     statistics = ModelStatistics()
-    statistics.update(wide, batch)
+    statistics.update(precise, batch)
     return {
         name: {layer: one.results() for layer, one in layers.items()}
         for name, layers in statistics.layers.items()
@@ -123,11 +120,13 @@ def _batch_of(attention: Attention, source_lengths: _Lengths, target_lengths: _L
     target = [first[name].size(-2) for name in (DECODER_SELF, CROSS) if name in first]
     size, device = next(iter(first.values())).size(0), next(iter(first.values())).device
     sides = []
-    for name, given, longest in (
+    for name, lengths_of_side, longest in (
         ("source_lengths", source_lengths, max(source, default=1)),
         ("target_lengths", target_lengths, max(target, default=1)),
     ):
-        lengths = torch.as_tensor([longest] * size if given is None else given, device=device)
+        lengths = torch.as_tensor(
+            [longest] * size if lengths_of_side is None else lengths_of_side, device=device
+        )
         if lengths.shape != (size,) or bool(((lengths < 1) | (lengths > longest)).any()):
             raise ValueError(
                 f"{name} got {lengths.tolist()}: give a number from 1 to {longest} for each of the "

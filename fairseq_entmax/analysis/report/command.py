@@ -9,7 +9,7 @@ from fairseq_entmax.analysis.arguments import chosen_names
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 
-def own_parser() -> argparse.ArgumentParser:
+def report_parser() -> argparse.ArgumentParser:
     """Of the command's options."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax report",
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 
     The file appears when it is whole; whatever goes wrong before, it has not changed.
     """
-    options = own_parser().parse_args(arguments)
+    options = report_parser().parse_args(arguments)
     for option in ("formats", "figure_names"):
         if getattr(options, option) is not None and options.figures is None:
             name = option.replace("_", "-")

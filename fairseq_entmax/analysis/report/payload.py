@@ -53,10 +53,7 @@ def first_measure(analysis: dict[str, Any]) -> str | None:
 
 
 def page_data(
-    analysis: dict[str, Any],
-    figures: Iterable[Any],
-    charts: dict[str, Any],
-    measure: str | None,
+    analysis: dict[str, Any], figures: Iterable[Any], charts: dict[str, Any], measure: str | None
 ) -> dict[str, Any]:
     """The JSON that the page's script reads; the maps' weights stand beside it."""
     measures = measures_of(analysis)
@@ -127,8 +124,8 @@ def copies(head: dict[str, Any], layer: dict[str, Any]) -> bool:
 
 
 def role_words(head: dict[str, Any], layer: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
-    own = roles(head, analysis, layer["attention"], layer.get("copy_chance"))
-    return [COPY_HEAD] * copies(head, layer) + own
+    words = roles(head, analysis, layer["attention"], layer.get("copy_chance"))
+    return [COPY_HEAD] * copies(head, layer) + words
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
@@ -156,10 +153,10 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
 
 def joined_text(tokens: Sequence[str]) -> str:
     """The text that subwords were cut from, without the end of sentence."""
-    kept = [token for token in tokens if token != "</s>"]
-    if any(token.startswith("▁") for token in kept):
-        return "".join(kept).replace("▁", " ").strip()
-    return (" ".join(kept) + " ").replace("@@ ", "").strip()
+    words = [token for token in tokens if token != "</s>"]
+    if any(token.startswith("▁") for token in words):
+        return "".join(words).replace("▁", " ").strip()
+    return (" ".join(words) + " ").replace("@@ ", "").strip()
 
 
 def weights_block(entry: dict[str, Any]) -> str:

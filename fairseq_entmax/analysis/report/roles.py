@@ -62,10 +62,7 @@ _Role = tuple[float, str]
 
 
 def roles(
-    head: dict[str, Any],
-    analysis: dict[str, Any],
-    attention: str,
-    copy_chance: float | None = None,
+    head: dict[str, Any], analysis: dict[str, Any], attention: str, copy_chance: float | None = None
 ) -> list[str]:
     """The roles of one head, the strongest first, roles by shape behind the others.
 
@@ -148,10 +145,7 @@ def _linguistic(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Rol
         ):
             accuracy, baseline = accuracies[direction], known[direction]["baseline"]
             if accuracy is not None and baseline is not None and _is_above(accuracy, baseline):
-                yield (
-                    accuracy,
-                    f"{words}, {_percent(accuracy)} (baseline {_percent(baseline)})",
-                )
+                yield (accuracy, f"{words}, {_percent(accuracy)} (baseline {_percent(baseline)})")
 
     entities, expected = head["named_entity"], annotations.get("named_entities")
     if entities is not None and expected is not None and _is_above(entities, expected):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.inspect.looks import Look
+from fairseq_entmax.analysis.inspect.inspector import Look
 from fairseq_entmax.analysis.inspect.sentence import groups_of, joined_tokens, joined_weights
 from fairseq_entmax.analysis.inspect.terminal import shown, weight_text
 

@@ -88,5 +88,5 @@ def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     if not places[-1]:
         raise DifferentTextError
     last = len(word_at) - 1
-    found = ({word_at[min(place, last)] for place in own} if word_at else () for own in places[:-1])
-    return [own.pop() if len(own) == 1 else NO_WORD for own in map(set, found)]
+    found = [{word_at[min(n, last)] for n in each if word_at} for each in places[:-1]]
+    return [numbers.pop() if len(numbers) == 1 else NO_WORD for numbers in found]

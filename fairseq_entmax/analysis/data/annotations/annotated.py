@@ -91,16 +91,16 @@ class Annotations:
         entities: list[tuple[int, int, float]] = []
         words = 0
         for index, (number, row) in enumerate(zip(ids.tolist(), src_tokens.tolist(), strict=True)):
-            kept = [place for place, token in enumerate(row) if token not in self._special]
+            places = [place for place, token in enumerate(row) if token not in self._special]
             parse = self._parse(number)
-            own = self._align(number, parse, [row[place] for place in kept])
-            word[index, kept] = torch.tensor(own, dtype=torch.long)
-            known = set(own)
+            numbers = self._align(number, parse, [row[place] for place in places])
+            word[index, places] = torch.tensor(numbers, dtype=torch.long)
+            known = set(numbers)
             arcs += [(index, *arc) for arc in self._arcs(parse) if known.issuperset(arc[:2])]
             words = max(words, len(parse.tokens))
             parts = [[parse.words[n] for n in token.words] for token in parse.tokens]
             parts.append([])  # of what is no word
-            for place, place_in_text in zip(kept, own, strict=True):
+            for place, place_in_text in zip(places, numbers, strict=True):
                 bound = parts[place_in_text]
                 tagged = [self._tag[part.upos] for part in bound if part.upos is not None]
                 tags += [(index, place, tag, tagged.count(tag) / len(tagged)) for tag in tagged]

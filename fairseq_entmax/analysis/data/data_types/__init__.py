@@ -29,17 +29,17 @@ def kind_of_task(task: Any) -> Kind:
 
 def kind_of_model(model: Any) -> Kind:
     """The kind of data that a model, or its class, is for: by the attentions it has."""
-    own = frozenset(getattr(model, "attentions", ()))
-    return next((kind for kind in KINDS if own == kind.attentions), KINDS[-1])
+    attentions = frozenset(getattr(model, "attentions", ()))
+    return next((kind for kind in KINDS if attentions == kind.attentions), KINDS[-1])
 
 
 def check_model(model_class: Any, architecture: str, path: str, kind: Kind) -> None:
     """Refuse a checkpoint of a model for another kind of data."""
-    own = kind_of_model(model_class)
-    if own is not kind:
+    model_kind = kind_of_model(model_class)
+    if model_kind is not kind:
         raise ValueError(
-            f"{path} has the architecture {architecture}, of {own.models}, and the "
-            f"data is {kind.data}: give --task {own.tasks[0]} and data for it, or another model"
+            f"{path} has the architecture {architecture}, of {model_kind.models}, and the "
+            f"data is {kind.data}: give --task {model_kind.tasks[0]} and data for it, or another model"
         )
 
 

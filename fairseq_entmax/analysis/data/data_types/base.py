@@ -49,7 +49,7 @@ class Kind:
         """The options of a task of fairseq's."""
         return task.cfg
 
-    def complete(self, args: Namespace, given: Collection[str]) -> None:
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
         """Take options of the task, but those given, from the first checkpoint into ``args``."""
 
     def check_options(self, args: Namespace) -> None:
@@ -141,7 +141,7 @@ class Kind:
         """The sentences of a batch without padding, each with its source tokens and decoder's queries."""
         raise NotImplementedError
 
-    def said_of(
+    def outcome_entry(
         self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
     ) -> dict[str, Any]:
         """What is said of a batch of one sentence beside its map."""

@@ -49,9 +49,9 @@ class Classification:
     def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
         """Add a batch."""
         logits, extra = output
-        gold, said = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
-        self.is_wrong = said != gold
-        places = gold * len(self._labels) + said
+        gold, predicted = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
+        self.is_wrong = predicted != gold
+        places = gold * len(self._labels) + predicted
         counts = places.bincount(minlength=self._confusion.numel())
         self._confusion += counts.view_as(self._confusion)
         keys = pooled_tokens(self._model, batch.source.tokens)
@@ -76,10 +76,10 @@ class Classification:
     def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
         """What is said of a text that maps are of."""
         probs = self._model.get_normalized_probs(output, False, sample)[0]
-        said = int(probs.argmax())
+        predicted = int(probs.argmax())
         return {
-            "label": said,
-            "probability": float(probs[said]),
+            "label": predicted,
+            "probability": float(probs[predicted]),
             "pooling": {
                 name: weights[0].float().tolist() for name, weights in output[1]["pooling"].items()
             },
@@ -100,18 +100,18 @@ class PoolingSums:
 
     def update(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
         """Add weights ``(batch, heads, tokens)``, where they may be, and the texts' classes."""
-        wide, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()
+        precise, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()
         each = {
             "density": support / keys.sum(dim=1).clamp(min=1)[:, None],
             "support": support,
-            "entropy": torch.special.entr(wide).sum(dim=-1),
-            "confidence": wide.amax(dim=-1),
+            "entropy": torch.special.entr(precise).sum(dim=-1),
+            "confidence": precise.amax(dim=-1),
         }
         for name, values in each.items():
             self._sums[name] = self._sums.get(name, 0.0) + values.sum(dim=0).cpu()
         self._texts += len(weights)
-        rows = (wide.mean(dim=1), keys & (side.words >= 0), keys, side.tokens, side.words, gold)
-        for own, is_word, is_key, tokens, words, label in zip(
+        rows = (precise.mean(dim=1), keys & (side.words >= 0), keys, side.tokens, side.words, gold)
+        for weights_of_text, is_word, is_key, tokens, words, label in zip(
             *(one.tolist() for one in rows), strict=True
         ):
             even = 1 / max(1, sum(is_key))
@@ -119,7 +119,7 @@ class PoolingSums:
             for _, group in itertools.groupby(places, key=words.__getitem__):
                 word = list(group)
                 sums = self._words[label]["".join(self._symbols[tokens[n]] for n in word)]
-                sums[0] += sum(own[n] for n in word)
+                sums[0] += sum(weights_of_text[n] for n in word)
                 sums[1] += len(word) * even
                 sums[2] += 1
 

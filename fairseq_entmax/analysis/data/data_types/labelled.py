@@ -46,9 +46,9 @@ class Labelled(Kind):
     def has_task(self, task: Any) -> bool:
         return isinstance(task, SentencePredictionTask)
 
-    def complete(self, args: Namespace, given: Collection[str]) -> None:
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
         first = args.path.split(os.pathsep)[0]
-        missing = [name for name in OPTIONS if name not in given]
+        missing = [name for name in OPTIONS if name not in named]
         vars(args).update(trained_options(first, missing))
         if args.num_classes is None or args.num_classes < 1:
             raise ValueError(
@@ -73,8 +73,8 @@ class Labelled(Kind):
     def setup_task(self, args: Namespace, config: Any) -> Any:
         known = vars(SentencePredictionConfig())
         options = {name: value for name, value in vars(args).items() if name in known}
-        own = {"regression_target": False, "classification_head_name": HEAD}
-        task = SentencePredictionConfig(**{**own, **options, "no_shuffle": True})
+        defaults = {"regression_target": False, "classification_head_name": HEAD}
+        task = SentencePredictionConfig(**{**defaults, **options, "no_shuffle": True})
         check_words(task)
         return SentencePredictionTask.setup_task(task)
 
@@ -102,8 +102,8 @@ class Labelled(Kind):
         return model
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
-        own = (task.cfg.init_token, task.cfg.separator_token, task.source_dictionary.bos())
-        marks = {mark for mark in own if mark is not None}
+        symbols = (task.cfg.init_token, task.cfg.separator_token, task.source_dictionary.bos())
+        marks = {mark for mark in symbols if mark is not None}
         return TextTables(task.source_dictionary, device, marks, annotations)
 
     def choice(self, number: int) -> VariedTexts:
@@ -148,11 +148,11 @@ class Labelled(Kind):
     def outcome(self, loaded: Any, task: Any) -> Classification:
         return Classification(loaded.model, task)
 
-    def said_of(
+    def outcome_entry(
         self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
     ) -> dict[str, Any]:
         if not outcomes:
             return {}
         pairs = zip(outputs, outcomes, strict=True)
-        said = [one.of_map(sample, output) for output, one in pairs if one is not None]
-        return {"label": int(sample["target"].view(-1)[0]), "classified": said}
+        predictions = [one.of_map(sample, output) for output, one in pairs if one is not None]
+        return {"label": int(sample["target"].view(-1)[0]), "classified": predictions}

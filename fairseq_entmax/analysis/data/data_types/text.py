@@ -47,8 +47,8 @@ class Text(Kind):
     def options_of(self, task: Any) -> Any:
         return task.args
 
-    def complete(self, args: Namespace, given: Collection[str]) -> None:
-        missing = [name for name in OPTIONS if name not in given]
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
+        missing = [name for name in OPTIONS if name not in named]
         vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
 
     def check_options(self, args: Namespace) -> None:
@@ -90,11 +90,11 @@ class Text(Kind):
         return lengths.clamp(max=MAP_TOKENS)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
-        read, said = task.source_dictionary, task.target_dictionary
+        source, target = task.source_dictionary, task.target_dictionary
         return {
             "source": [],
-            "queries": [read[token] for token in sample["net_input"]["src_tokens"][0].tolist()],
-            "targets": [said[token] for token in sample["target"][0].tolist()],
+            "queries": [source[token] for token in sample["net_input"]["src_tokens"][0].tolist()],
+            "targets": [target[token] for token in sample["target"][0].tolist()],
         }
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class TypicalLengths(NamedTuple):
         return length > LONGEST_SHOWN, abs(length - self.median)
 
 
-class _Kept(NamedTuple):
+class _Candidate(NamedTuple):
     """What is known of a sentence; of two alike, the greater one is shown first."""
 
     difference: float
@@ -63,7 +63,7 @@ class _Kept(NamedTuple):
 
 
 class TypicalSentences:
-    """Keeps typical sentences in which heads differ most, whatever the number of sentences seen.
+    """Holds typical sentences in which heads differ most, whatever the number of sentences seen.
 
     Of each quarter of the data by length as many are taken as of the next, the inner ones first, and
     of the outer ones those of the half nearest the median. No text is taken twice, and none of more
@@ -77,7 +77,7 @@ class TypicalSentences:
         self._number = number
         self._lengths: Counter[int] = Counter()
         # By label, whether it is classified wrongly, and length, the best texts
-        self._best: dict[tuple[int, bool, int], dict[bytes, _Kept]] = {}
+        self._best: dict[tuple[int, bool, int], dict[bytes, _Candidate]] = {}
 
     def update(
         self,
@@ -90,25 +90,25 @@ class TypicalSentences:
     ) -> None:
         """Offer a batch: all but the texts are ``(batch,)``, the lengths those of what is shown."""
         none = [0] * len(texts)
-        own_labels = none if labels is None else labels.tolist()
+        label_numbers = none if labels is None else labels.tolist()
         wrong = none if is_wrong is None else is_wrong.tolist()
-        rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts, own_labels, wrong)
+        rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts, label_numbers, wrong)
         self._lengths.update(rows[2])
         for number, difference, length, tokens, *kind in zip(*rows, strict=True):
-            kept = self._best.setdefault((*kind, length), {})
+            best = self._best.setdefault((*kind, length), {})
             _keep_first(
-                kept, digest(tokens), _Kept(round(difference, DIGITS), -number, length, *kind)
+                best, digest(tokens), _Candidate(round(difference, DIGITS), -number, length, *kind)
             )
-            if len(kept) > self._number:
-                del kept[min(kept, key=lambda text: kept[text])]
+            if len(best) > self._number:
+                del best[min(best, key=lambda text: best[text])]
 
     def sentences(self) -> list[int]:
         """The numbers of those kept, those to show first before others."""
-        texts: dict[bytes, _Kept] = {}
-        for kept in self._best.values():
-            for text, own in kept.items():
+        texts: dict[bytes, _Candidate] = {}
+        for best in self._best.values():
+            for text, candidate in best.items():
                 # A text may have two lengths where the other side differs, or two labels
-                _keep_first(texts, text, own)
+                _keep_first(texts, text, candidate)
         return [-one.first for one in self._chosen(list(texts.values()), self._typical)]
 
     def how(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class TypicalSentences:
     def _typical(self) -> TypicalLengths:
         return TypicalLengths.of(self._lengths)
 
-    def _chosen(self, every: list[_Kept], typical: TypicalLengths) -> list[_Kept]:
+    def _chosen(self, every: list[_Candidate], typical: TypicalLengths) -> list[_Candidate]:
         """One of each quarter in turn, those that differ most first."""
         ranked = sorted(every, reverse=True)
         quarters = [
@@ -145,8 +145,8 @@ class VariedTexts(TypicalSentences):
 
     by: ClassVar = "varied"
 
-    def _chosen(self, every: list[_Kept], typical: TypicalLengths) -> list[_Kept]:
-        def rank(one: _Kept) -> tuple[Any, ...]:
+    def _chosen(self, every: list[_Candidate], typical: TypicalLengths) -> list[_Candidate]:
+        def rank(one: _Candidate) -> tuple[Any, ...]:
             # Of those that are not typical the nearest
             is_typical = typical.quarter(one.length) is not None
             distance = () if is_typical else typical.distance(one.length)
@@ -175,13 +175,13 @@ class VariedTexts(TypicalSentences):
         return _in_turns(chosen)
 
 
-def _keep_first(kept: dict[bytes, _Kept], text: bytes, own: _Kept) -> None:
+def _keep_first(best: dict[bytes, _Candidate], text: bytes, candidate: _Candidate) -> None:
     """Of the same text the first in the data set."""
-    if text not in kept or own.first > kept[text].first:
-        kept[text] = own
+    if text not in best or candidate.first > best[text].first:
+        best[text] = candidate
 
 
-def _in_turns(groups: Iterable[Sequence[_Kept]]) -> list[_Kept]:
+def _in_turns(groups: Iterable[Sequence[_Candidate]]) -> list[_Candidate]:
     return [one for turn in zip_longest(*groups) for one in turn if one is not None]
 
 

@@ -83,15 +83,15 @@ def look(
 
 def of_checkpoint(
     path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
-) -> Looks:
+) -> Inspector:
     """A session with the model of a checkpoint; arguments as for :func:`look`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("user-dir", "task", "source-lang", "target-lang"):
         early.add_argument(f"--{name}")
-    given, _ = early.parse_known_args(list(options))
-    if given.user_dir is not None and not os.path.isdir(given.user_dir):
-        raise ValueError(f"--user-dir: there is no folder {given.user_dir}")
-    utils.import_user_module(given)  # registers mappings and models
+    known, _ = early.parse_known_args(list(options))
+    if known.user_dir is not None and not os.path.isdir(known.user_dir):
+        raise ValueError(f"--user-dir: there is no folder {known.user_dir}")
+    utils.import_user_module(known)  # registers mappings and models
     saved = read_model(path)
     trained = next(iter(groups_of(saved.state)), {})
     if data is None:
@@ -102,19 +102,19 @@ def of_checkpoint(
                 f"is not there: give --data DATA-BIN, the folder with its dictionaries"
             )
     kind = data_types.kind_of_model(saved.model_class)
-    task = given.task or trained.get("_name") or trained.get("task")
+    task = known.task or trained.get("_name") or trained.get("task")
     words = [data, *options, "--path", path]
-    words += [] if given.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
+    words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
     for name in ("source_lang", "target_lang") if kind.has_search else ():
-        if trained.get(name) and getattr(given, name) is None:
+        if trained.get(name) and getattr(known, name) is None:
             words += [f"--{name.replace('_', '-')}", str(trained[name])]
     args = loading.parse(fairseq_parser(), words)
     loaded_task = loading.setup_task(args)
     (loaded,) = load_models(args, loaded_task)
-    return Looks(args, loaded_task, loaded, lower)
+    return Inspector(args, loaded_task, loaded, lower)
 
 
-def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Looks:
+def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Inspector:
     """A session with a model in memory; arguments as for :func:`look`."""
     task = getattr(model, "task", None) if task is None else task
     if task is None:
@@ -133,10 +133,10 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
         architecture = str(getattr(settings, "_name", None) or name)
         place = os.path.join("(in memory)", "model")
         loaded = LoadedModel(name, place, architecture, network, None)
-    return Looks(args, task, loaded, lower, model)
+    return Inspector(args, task, loaded, lower, model)
 
 
-class Looks(Session):
+class Inspector(Session):
     """A session that looks at sentences."""
 
     def look(
@@ -148,9 +148,9 @@ class Looks(Session):
                 f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
                 f"it out"
             )
-        given: Sequence[str | None] = translations or [None] * len(sentences)
+        targets: Sequence[str | None] = translations or [None] * len(sentences)
         with self.evaluated():
-            return [self._one(text, other) for text, other in zip(sentences, given, strict=True)]
+            return [self._one(text, other) for text, other in zip(sentences, targets, strict=True)]
 
     def _one(self, text: str, translation: str | None) -> Look:
         source = self.sides[0](text)
@@ -161,17 +161,17 @@ class Looks(Session):
             tokens, numbers = self.generated(source.tokens)
             pieces = [self.task.target_dictionary[token] for token in tokens[:-1].tolist()]
             joined = joined_text([source.markers.get(piece, piece) for piece in pieces])
-            said = joined if self.tokenizer is None else self.tokenizer.decode(joined)
+            output = joined if self.tokenizer is None else self.tokenizer.decode(joined)
             search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
             notes = [f"translated by {search}", *source.notes]
-            return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, said)
+            return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, output)
         # A word that the source has a marker for has that marker here, too
         target = self.sides[1](translation, {old: new for new, old in source.markers.items()})
         self.check_length(target.tokens, 1)
         item = Item(source.tokens, target.tokens)
         return self._look(text, item, source.notes + target.notes, translation)
 
-    def _look(self, text: str, item: Item, notes: list[str], said: str | None = None) -> Look:
+    def _look(self, text: str, item: Item, notes: list[str], output: str | None = None) -> Look:
         """What one pass over a sentence gives."""
         sample = self.sample(self.dataset([item]))
         attention, _ = record_pass(self.loaded.model, sample)
@@ -181,10 +181,10 @@ class Looks(Session):
         gates: dict[str, list[list[float]]] = {}
         modules = list(attention_modules(self.loaded.model))
         for name, number, module in sorted(modules, key=lambda m: (ATTENTIONS.index(m[0]), m[1])):
-            own = attention.get(name, {}).get(number)
-            if own is None:  # a layer without heads
-                own = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
-            heads, gate = own[0].float().cpu(), module.gate
+            weights = attention.get(name, {}).get(number)
+            if weights is None:  # a layer without heads
+                weights = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
+            heads, gate = weights[0].float().cpu(), module.gate
             layers.setdefault(name, []).append(heads)
             values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
             gates.setdefault(name, []).append(values)
@@ -192,11 +192,11 @@ class Looks(Session):
         read, target = tokens["queries"], tokens["targets"]
         words = self.task.target_dictionary
         marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self.device)
-        said_words = tables.target.words(sample["target"], torch.isin(sample["target"], marks))
-        numbers = [batch.source.words, batch.target.words, said_words]
+        target_numbers = tables.target.words(sample["target"], torch.isin(sample["target"], marks))
+        numbers = [batch.source.words, batch.target.words, target_numbers]
         return Look(
             text,
-            said,
+            output,
             item.generated is not None,
             tokens["source"] or read,
             read,
