@@ -1,7 +1,6 @@
 """The options of ``analyze`` and ``ablate`` that are their own, beside those of fairseq.
 
-Kept apart from what needs torch and fairseq, so that help and wrong options are told at once.
-"""
+Kept apart from what needs torch and fairseq, so that help and wrong options are told at once."""
 
 from __future__ import annotations
 

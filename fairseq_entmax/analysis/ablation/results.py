@@ -186,8 +186,7 @@ def paired_bootstrap(
 
     By sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
 
-    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
-    """
+    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*."""
     from sacrebleu.significance import PairedTest
 
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]

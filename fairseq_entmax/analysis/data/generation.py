@@ -2,8 +2,7 @@
 
 A text is decoded first, and the best hypothesis of each sentence then goes through the model once
 more, as its target. A decoder sees nothing behind the word that it is at, so its attention is the
-same in both: that of the steps that led to the best hypothesis.
-"""
+same in both: that of the steps that led to the best hypothesis."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ begins a word with ``▁``; a token that is this mark alone begins the word that
 goes on with, also where that one is unknown. subword-nmt marks a token that the next one goes
 on from with ``@@`` at its end. In a dictionary without either every token is a word. An unknown
 token otherwise begins a word, and so does a marker such as ``<unk-3>``, which stands for one;
-the end of a sentence is part of none.
-"""
+the end of a sentence is part of none."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ class TokenTable:
         """Which word each token ``(batch, length)`` is part of.
 
         The same number for the tokens of one word, rising from left to right; -1 at special tokens,
-        which are padding and ends of sentences.
-        """
+        which are padding and ends of sentences."""
         starts = self.begins[tokens].clone()
         follows = self.goes_on[tokens[:, :-1]]
         if self.kind == SENTENCEPIECE:  # others know by themselves whether they begin a word
@@ -120,8 +118,7 @@ def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tup
     """The place of the mark at the end of each sentence, and what it is; both ``(batch,)``.
 
     Behind it stand only quotes and brackets. 1 is a question mark, 2 a full stop, 0 neither.
-    ``special`` are padding and ends of sentences.
-    """
+    ``special`` are padding and ends of sentences."""
     skipped = special | table.closing[tokens]
     positions = torch.arange(tokens.size(1), device=tokens.device)
     last = torch.where(skipped, -1, positions).amax(dim=1)
@@ -132,8 +129,7 @@ def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tup
 def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where the rarest token stands, where one of the two rarest does, and its rank.
 
-    ``(batch, length)`` bool, the same, and ``(batch,)``: -1 in one of special symbols alone.
-    """
+    ``(batch, length)`` bool, the same, and ``(batch,)``: -1 in one of special symbols alone."""
     rank = table.rank[tokens]
     first = rank.amax(dim=1, keepdim=True)
     second = rank.masked_fill(rank == first, -1).amax(dim=1, keepdim=True)
@@ -145,8 +141,7 @@ def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tens
 def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
     """The ranks of the two rarest tokens that each place of a text has before it, or is.
 
-    Of ranks ``(batch, length)``. Where there is but one, both are its; -1 without any.
-    """
+    Of ranks ``(batch, length)``. Where there is but one, both are its; -1 without any."""
     first = ranks.cummax(dim=1).values
     length = ranks.size(1)
     is_read = torch.ones(length, length, dtype=torch.bool, device=ranks.device).tril()

@@ -1,8 +1,7 @@
 """Attention maps of chosen sentences, in a compact form that keeps zeros exact.
 
 Weights of maps are rounded, to float16 and in a page to a byte, and different ones become equal.
-So a head whose mapping makes groups of equal weight has them by number, beside its weights.
-"""
+So a head whose mapping makes groups of equal weight has them by number, beside its weights."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
     """The group that each key is in, of weights ``(heads, queries, keys)``: uint8 of that shape.
 
     0 for a key with a weight of its own, or of zero, else the number of its group in the row, from
-    1: of runs from the left, of clusters from the heaviest. Those beyond the first 255 are 0.
-    """
+    1: of runs from the left, of clusters from the heaviest. Those beyond the first 255 are 0."""
     groups = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
     for head, kind in enumerate(kinds):
         if kind == RUNS:

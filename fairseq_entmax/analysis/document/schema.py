@@ -1,8 +1,7 @@
 """The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
 
 ``analysis.schema.json`` ships with the measures filled in; after one of them changed, this writes
-it anew: ``python -m fairseq_entmax.analysis.document``.
-"""
+it anew: ``python -m fairseq_entmax.analysis.document``."""
 
 from __future__ import annotations
 

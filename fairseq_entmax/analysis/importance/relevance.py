@@ -6,8 +6,7 @@ head is what arrives at its output, at all positions together. None gets lost on
 and keys get none, since the weights of attention are held constant.
 
 Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who compare the
-heads of a layer by it.
-"""
+heads of a layer by it."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ weights are 0; a value of 0), the relevance stays in the layer and position: it 
 layer's other units have theirs from, see each function.
 
 Relevance is ``(predictions, positions, units)`` and never negative; activations, which all
-predictions of a sentence share, are ``(positions, units)``.
-"""
+predictions of a sentence share, are ``(positions, units)``."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
     """Relevance of a linear layer's output, to its inputs ``(positions, inputs)``.
 
     What reaches a unit made by the bias alone goes to the inputs in proportion to their
-    contributions to all units together, or evenly where these are 0.
-    """
+    contributions to all units together, or evenly where these are 0."""
     sizes, strengths = inputs.abs(), weight.abs()
     per_unit, stranded = _divide(relevance, sizes @ strengths.t())
     received = per_unit @ strengths * sizes
@@ -92,8 +90,7 @@ def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     """Relevance of heads' outputs ``(predictions, queries, heads, head_dim)``, to their values.
 
     What reaches an output whose values are 0 wherever the weights are not goes to the keys in
-    proportion to their weights, ``(heads, queries, keys)``.
-    """
+    proportion to their weights, ``(heads, queries, keys)``."""
     sizes = values.abs()
     totals = torch.einsum("hqk,khd->qhd", weights, sizes)
     per_unit, stranded = _divide(relevance, totals)

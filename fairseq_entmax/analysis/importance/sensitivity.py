@@ -4,8 +4,7 @@ Multiply the output of head ``h`` by ``xi_h = 1``: the head matters as much as t
 sentence moves with ``xi_h``, on average. One pass forward and one back give this for all heads.
 
 Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, equation of
-``I_h``: the mean over sentences of ``|d L / d xi_h|``.
-"""
+``I_h``: the mean over sentences of ``|d L / d xi_h|``."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The user says how, by fairseq's options. Where nothing is said of subwords, their model is taken
 that lies in the folder of the data, or in ``spm`` or ``bpe`` beside it. A text with the marks of
-subwords in it is cut already.
-"""
+subwords in it is cut already."""
 
 from __future__ import annotations
 

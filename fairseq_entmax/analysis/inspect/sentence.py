@@ -217,7 +217,6 @@ def joined_weights(
 ) -> Tensor:
     """Weights of words: the sum over the tokens of a key, the mean over those of a query.
 
-    Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have.
-    """
+    Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have."""
     of_words = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
     return torch.stack([of_words[:, group].mean(dim=1) for group in queries], dim=1)

@@ -1,7 +1,6 @@
 """The measures of heads, each in a file of its own, and where they are registered.
 
-Light: help and wrong options are told without torch.
-"""
+Light: help and wrong options are told without torch."""
 
 from __future__ import annotations
 

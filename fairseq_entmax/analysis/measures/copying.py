@@ -3,8 +3,7 @@
 Words are tokens of the model, subwords such as it has them. A token of the target is in the
 source where the source's dictionary has the same symbol, and the sentence has it; special symbols,
 ``<unk>`` among them, are no words. What was or is to be said is that of the text that the decoder
-was given: the reference, or what the model generated.
-"""
+was given: the reference, or what the model generated."""
 
 from __future__ import annotations
 

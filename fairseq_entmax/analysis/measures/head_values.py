@@ -57,8 +57,7 @@ def may_leave_out(head: Fields) -> bool:
 class HeadValues(Measure):
     """The numbers of a head's mapping, by name: learned ones, and those that stay as they are.
 
-    Null where other heads of the layer have one and this one's mapping does not.
-    """
+    Null where other heads of the layer have one and this one's mapping does not."""
 
     name = "values"
 

@@ -22,8 +22,7 @@ Summarization*, sections 5.1 and 5.2. What the papers leave open is decided here
 - Named entities: for each sentence, the attention on tokens of named entities by that on tokens
   of words. Means over sentences, as above.
 
-For the last two the queries are all tokens that are not padding, ends of sentences included.
-"""
+For the last two the queries are all tokens that are not padding, ends of sentences included."""
 
 from __future__ import annotations
 
@@ -192,8 +191,7 @@ def _between_words(weights: Tensor, batch: AnnotatedBatch) -> Tensor:
     """Attention between words, ``(batch, heads, words, words)``, times the query's subwords.
 
     In float64 sums are exact unless the numbers differ by more than 2**25, so that the order of adding
-    does not decide between words of equal weight.
-    """
+    does not decide between words of equal weight."""
     size, heads, length, _ = weights.shape
     # What is part of no word is gathered behind the words, and cut off
     word = batch.word.masked_fill(batch.word < 0, batch.words)

@@ -1,8 +1,7 @@
 """What several measures have in common: the weights of a batch, and sums over batches.
 
 Weights are ``(batch, heads, queries, keys)``, one row of probabilities for each query, zero
-at padding. Where several keys share the largest weight, the leftmost counts as the maximum.
-"""
+at padding. Where several keys share the largest weight, the leftmost counts as the maximum."""
 
 from __future__ import annotations
 

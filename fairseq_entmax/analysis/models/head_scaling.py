@@ -15,8 +15,7 @@ def scaled_heads(attention: MultiheadAttention, factor: Tensor) -> Iterator[None
     """Multiply what each head gives to the output projection, after gates.
 
     By a factor ``(heads,)`` or ``(batch, heads)``; with 0 a head gives exactly 0. All else is
-    computed as before, in the same kernels and with the same caches.
-    """
+    computed as before, in the same kernels and with the same caches."""
 
     is_closed = (factor == 0)[..., None]
 

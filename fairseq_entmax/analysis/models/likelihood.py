@@ -37,8 +37,7 @@ def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float)
     """A loss of every target that is finite, and so is its gradient; 0 where it does not count.
 
     The likelihood of a word outside the support of a sparse output is zero, and has no gradient:
-    there it is the Fenchel-Young loss by which such models are trained.
-    """
+    there it is the Fenchel-Young loss by which such models are trained."""
     if alpha == 1.0:
         # fairseq's own likelihoods are float32 whatever the model's precision
         dtype = torch.promote_types(logits.dtype, torch.float32)

@@ -102,8 +102,7 @@ class AnnotationCounts:
     """What the annotations of a data set have in them, and what position alone would tell of them.
 
     Baseline: the share of a relation's arcs at its most frequent offset, in words of the text, from
-    query to key. Of offsets that are as frequent the shorter counts, then the one to the left.
-    """
+    query to key. Of offsets that are as frequent the shorter counts, then the one to the left."""
 
     def __init__(self, annotations: Annotations) -> None:
         self._annotations, self._sentences = annotations, 0

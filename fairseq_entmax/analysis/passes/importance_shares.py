@@ -1,8 +1,7 @@
 """How important heads are to a model, over some sentences of a data set, and how surely so.
 
 Both measures take passes of their own, so they are of sentences spread evenly over the data set:
-of more of them until the standard error of every head's share of its layer is small.
-"""
+of more of them until the standard error of every head's share of its layer is small."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Spearman's correlation over heads of relevance, gradient or confidence with what ``ablate`` finds
 lost without each, with an interval, since models have few heads: by Fisher's transformation, with
 the standard error of Bonett and Wright 2000, *Sample size requirements for estimating Pearson,
-Kendall and Spearman correlations*, equation 3.
-"""
+Kendall and Spearman correlations*, equation 3."""
 
 from __future__ import annotations
 

@@ -198,8 +198,7 @@ def grid(
     """Panels in rows and columns, each a field with its values in order, those that occur.
 
     Rows and columns change places where that keeps the panels within a page's width; a single
-    row is broken into lines.
-    """
+    row is broken into lines."""
     down, across = present(rows, *row), present(rows, *column)
     if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
         if len(down) == 1:
@@ -260,7 +259,6 @@ def layered(rows: list[Row], *charts: alt.Chart) -> Panel:
 def rounded(value: float) -> float:
     """Six digits: three more than a figure shows, so that they are not rounded twice.
 
-    What is below 1 stays so: the density of a head that leaves out a single key is not 1.
-    """
+    What is below 1 stays so: the density of a head that leaves out a single key is not 1."""
     short = float(f"{value:.6g}")
     return value if short == 1 else short

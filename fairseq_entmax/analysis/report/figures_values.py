@@ -1,7 +1,6 @@
 """Figures of what heads learned, such as α: while the model trained, and at the end.
 
-After Correia et al. 2019, figures 2 and 3.
-"""
+After Correia et al. 2019, figures 2 and 3."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ def expression_of(value: str | Sequence[Any]) -> str:
     """Strings, in lists or alone, as an expression of Vega.
 
     As JSON, but for the string "if": Vega 6 takes it for its function, and then looks for a
-    signal of that name. As a key it does not.
-    """
+    signal of that name. As a key it does not."""
     if isinstance(value, str):
         return '"i"+"f"' if value == "if" else json.dumps(value)
     return f"[{', '.join(map(expression_of, value))}]"

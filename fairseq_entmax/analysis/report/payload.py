@@ -162,8 +162,7 @@ def joined_text(tokens: Sequence[str]) -> str:
 def weights_block(entry: dict[str, Any]) -> str:
     """Every weight of a sentence's maps in one byte: base64 of gzip.
 
-    They follow each other as in ``entry``: model, attention and layer, head, query, key.
-    """
+    They follow each other as in ``entry``: model, attention and layer, head, query, key."""
     parts = [
         # In blocks, as there are several wide copies of each
         shades(weights[start : start + BLOCK]).tobytes()
@@ -198,8 +197,7 @@ def shades(weights: np.ndarray) -> np.ndarray:
 
     Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read back as
     ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1, and
-    where the byte is 1 by at most ``1 / 255^2``.
-    """
+    where the byte is 1 by at most ``1 / 255^2``."""
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)
 

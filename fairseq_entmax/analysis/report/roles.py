@@ -4,8 +4,7 @@ A head has a role where a measure is clearly above what it would be by chance or
 alone; :func:`explanations` has the rules, in numbers, after Voita et al. 2019, sections 5.1 to 5.3,
 and Baan et al. 2019, section 5.3. From 50 arcs on the standard error of an accuracy is at most 7
 points. Of subword merging either share alone does not tell: a head that looks at the current token
-has the one over all words, one that looks at the previous token that over words of several.
-"""
+has the one over all words, one that looks at the previous token that over words of several."""
 
 from __future__ import annotations
 

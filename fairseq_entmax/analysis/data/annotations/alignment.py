@@ -11,8 +11,7 @@
    that the lone mark ``▁`` is part of the word that it begins.
 4. ``<unk>`` stands for one or more letters, whichever. What then has a place in the same word in
    every way to match the letters is part of that word; what can be in one word or another is
-   part of none.
-"""
+   part of none."""
 
 from __future__ import annotations
 

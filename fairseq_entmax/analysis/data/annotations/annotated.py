@@ -25,8 +25,7 @@ class AnnotatedBatch:
     ``word``: ``(batch, keys)``: the number of each token's word, -1 of those of no word; ``words``:
     how many the longest sentence has. ``arc_…``: ``(arcs,)``: of each dependency the sentence, its
     two words, and its relation's place in ``relations``. ``parts_of_speech``: ``(batch, keys,
-    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64.
-    """
+    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64."""
 
     word: Tensor
     words: int

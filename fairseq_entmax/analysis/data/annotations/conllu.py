@@ -4,8 +4,7 @@ What is read of a line's ten columns: ID, FORM, UPOS, HEAD, DEPREL and, of MISC,
 the key ``NE``, ``NER`` or ``Entity`` in any case, with ``O``, ``_`` or nothing for a word that is
 in no entity, and anything else for one that is, such as ``B-PER``, ``I-PER``, ``S-PER``, ``PER``.
 Values with a parenthesis are the notation of coreference, which marks more than names; they are
-not read. Lines of empty nodes (``8.1``) and comments are passed over.
-"""
+not read. Lines of empty nodes (``8.1``) and comments are passed over."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 spaCy comes with the extra ``tagger``; pipelines are packages of their own, which nothing here
 downloads: ``python -m spacy download es_core_news_sm``. The relations are the pipeline's: those for
-English and German have relations of their own, such as ``pobj`` and ``oa``.
-"""
+English and German have relations of their own, such as ``pobj`` and ``oa``."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
     """Write the parse of each line of a text as one sentence of a CoNLL-U file, whole or not at all.
 
     The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
-    component for are ``_``; named entities are in MISC. Gives the number of sentences.
-    """
+    component for are ``_``; named entities are in MISC. Gives the number of sentences."""
     target = check_target(output_path, "--output", overwrite)
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)

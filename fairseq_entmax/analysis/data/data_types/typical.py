@@ -68,8 +68,7 @@ class TypicalSentences:
     Of each quarter of the data by length as many are taken as of the next, the inner ones first, and
     of the outer ones those of the half nearest the median. No text is taken twice, and none of more
     than :data:`LONGEST_SHOWN` tokens. Where this leaves places, those nearest the median have them. The
-    lengths that are typical are known at the end alone, so the best of every length are kept.
-    """
+    lengths that are typical are known at the end alone, so the best of every length are kept."""
 
     by: ClassVar = "typical"
 
@@ -140,8 +139,7 @@ class VariedTexts(TypicalSentences):
 
     Every label has as many as the next, as far as it has that many different ones. One in
     ``WRONG_ONE_IN`` is classified wrongly, spread over labels likewise, where there are any. Of
-    those that this leaves, the ones of a typical length whose heads differ most are taken.
-    """
+    those that this leaves, the ones of a typical length whose heads differ most are taken."""
 
     by: ClassVar = "varied"
 
