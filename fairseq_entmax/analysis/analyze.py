@@ -1,8 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-:func:`analyse` loads what the options name, and finds by passes of their own what a head matters;
-:func:`record` sums up the measures of weights in one pass; :func:`written` puts the document
-together."""
+:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
+pass; :func:`written` puts the document together."""
 
 from __future__ import annotations
 
@@ -14,15 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fairseq_entmax.analysis import arguments as choices
 from fairseq_entmax.analysis import document
-from fairseq_entmax.analysis.arguments import (
-    ANALYZE,
-    HELP_ALL,
-    MAPS,
-    add_analyze_options,
-    check_counts,
-    chosen_names,
-)
+from fairseq_entmax.analysis import measures as registry
 from fairseq_entmax.analysis.data import GENERATED, data_types, generation, loading
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
@@ -31,13 +24,6 @@ from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.document import summary
 from fairseq_entmax.analysis.document.map_entries import maps_of
 from fairseq_entmax.analysis.document.model_entries import model_entry
-from fairseq_entmax.analysis.measures import (
-    ImportanceMeasure,
-    importance_measures,
-    measures,
-    numbers_of,
-    optional_names,
-)
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
@@ -47,20 +33,20 @@ logger = logging.getLogger(__name__)
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(ANALYZE)
+    options = loading.data_parser(choices.ANALYZE)
     options.prog = "fairseq-entmax analyze"
-    add_analyze_options(options)
+    choices.add_analyze_options(options)
     return options
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     loading.log_to_stderr()
-    if HELP_ALL in arguments:
+    if choices.HELP_ALL in arguments:
         return loading.print_all_help(parser(), arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
-    check_counts(args)
+    choices.check_counts(args)
     data_types.kind_named(args.task).check_options(args)
     generation.check_options(args)
     document.check_output(args.output, args.overwrite)
@@ -137,7 +123,7 @@ def record(study: Study) -> Recorded:
     collectors = [
         ModelCollector(one, study.wanted, kind.outcome(one, study.task)) for one in study.models
     ]
-    chosen = kind.choice(MAPS) if study.sentences is None else None
+    chosen = kind.choice(choices.MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
@@ -201,13 +187,13 @@ def written(
     if args.of == GENERATED:
         config = loading.configuration(args).generation
         analysis |= {"of": GENERATED, "search": search_options(config, study.task)}
-    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+    analysis["numbers"] = [number.as_json() for number in registry.numbers_of(analysis)]
     return analysis
 
 
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
-    wanted = chosen_names("--measures", args.measures, optional_names())
+    wanted = choices.chosen_names("--measures", args.measures, registry.optional_names())
     kind = data_types.kind_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
@@ -217,10 +203,10 @@ def _wanted(args: Namespace) -> list[str]:
     return [name for name in wanted if name not in kind.left_out]
 
 
-def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[ImportanceMeasure]:
+def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:
     """Which measures that take passes of their own can be worked out for a model."""
     possible = []
-    for one in importance_measures():
+    for one in registry.importance_measures():
         if one.name not in wanted:
             continue
         try:
@@ -247,9 +233,9 @@ def _sentences(text: str, size: int) -> list[int]:
 
 def _settings(study: Study, importance: Sequence[dict[str, Shares]]) -> dict[str, Any]:
     settings: dict[str, Any] = {"measures": list(study.wanted)}
-    for one in measures():
+    for one in registry.measures():
         settings |= one.settings
-        if isinstance(one, ImportanceMeasure):
+        if isinstance(one, registry.ImportanceMeasure):
             numbers = (shares[one.name].sentences for shares in importance if one.name in shares)
             settings[one.option] = max(numbers, default=0)
     return settings

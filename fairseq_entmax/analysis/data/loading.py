@@ -48,9 +48,7 @@ def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) ->
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """Parse a command's arguments, with those that fairseq's task adds.
-
-    What the data is made of is the first checkpoint's, where the command does not say."""
+    """Parse a command's arguments, and those of its task; what they leave open is the checkpoint's."""
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")

@@ -37,6 +37,11 @@ def subword_kind(dictionary: Any) -> str:
     return SUBWORD_NMT if any(symbol.endswith("@@") for symbol in symbols) else WORDS
 
 
+def without_marks(word: str) -> str:
+    """A word of subwords put together, without their marks."""
+    return word.replace("@@", "").replace(MARK, "") or word
+
+
 @dataclass(frozen=True)
 class TokenTable:
     """Facts on every token of a dictionary, as tensors ``(vocabulary,)`` indexed by token.
@@ -85,10 +90,8 @@ class TokenTable:
         return replace(self, **facts)
 
     def words(self, tokens: Tensor, special: Tensor) -> Tensor:
-        """Which word each token ``(batch, length)`` is part of.
-
-        The same number for the tokens of one word, rising from left to right; -1 at special tokens,
-        which are padding and ends of sentences."""
+        """The number of the word that each token ``(batch, length)`` is part of, rising from left to
+        right; -1 at special tokens, which are padding and ends of sentences."""
         starts = self.begins[tokens].clone()
         follows = self.goes_on[tokens[:, :-1]]
         if self.kind == SENTENCEPIECE:  # others know by themselves whether they begin a word
@@ -115,10 +118,8 @@ def _ending(text: str, questions: frozenset[str]) -> int:
 
 
 def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tuple[Tensor, Tensor]:
-    """The place of the mark at the end of each sentence, and what it is; both ``(batch,)``.
-
-    Behind it stand only quotes and brackets. 1 is a question mark, 2 a full stop, 0 neither.
-    ``special`` are padding and ends of sentences."""
+    """The place of the mark at the end of each sentence, behind which stand only quotes and brackets,
+    and what it is, both ``(batch,)``. ``special`` are padding and ends of sentences."""
     skipped = special | table.closing[tokens]
     positions = torch.arange(tokens.size(1), device=tokens.device)
     last = torch.where(skipped, -1, positions).amax(dim=1)
@@ -126,22 +127,16 @@ def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tup
     return last.clamp(min=0), torch.where(last >= 0, ending, NEITHER)
 
 
-def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the rarest token stands, where one of the two rarest does, and its rank.
-
-    ``(batch, length)`` bool, the same, and ``(batch,)``: -1 in one of special symbols alone."""
-    rank = table.rank[tokens]
-    first = rank.amax(dim=1, keepdim=True)
-    second = rank.masked_fill(rank == first, -1).amax(dim=1, keepdim=True)
-    second = torch.where(second < 0, first, second)
-    known = rank >= 0
-    return known & (rank == first), known & (rank >= second), first.squeeze(1)
+def rarest(ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """The ranks of the two rarest tokens, of ranks ``(batch, length)``: each ``(batch, 1)``; where there
+    is but one, both are its, and -1 without any."""
+    first = ranks.amax(dim=1, keepdim=True)
+    second = ranks.masked_fill(ranks == first, -1).amax(dim=1, keepdim=True)
+    return first, torch.where(second < 0, first, second)
 
 
 def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """The ranks of the two rarest tokens that each place of a text has before it, or is.
-
-    Of ranks ``(batch, length)``. Where there is but one, both are its; -1 without any."""
+    """Likewise of the tokens up to each place: each ``(batch, length)``."""
     first = ranks.cummax(dim=1).values
     length = ranks.size(1)
     is_read = torch.ones(length, length, dtype=torch.bool, device=ranks.device).tril()

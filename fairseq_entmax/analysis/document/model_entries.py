@@ -70,9 +70,7 @@ def _known(number: Any) -> float | None:
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[Line]]:
-    """What training recorded of the model's head values beside the checkpoint, by name, thinned.
-
-    What cannot be read, or is no record of this model, is left out with a warning."""
+    """The records of training beside the checkpoint, by name, thinned; wrong ones with a warning."""
     modules = (module for _, _, module in attention_modules(loaded.model))
     names = (name for one in modules if one.mapping for name in one.mapping.head_values())
     records = {name: _record(loaded, name) for name in dict.fromkeys(names)}

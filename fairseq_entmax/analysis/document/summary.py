@@ -45,7 +45,13 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", "", ""]
     table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join([*_before(analysis), table, *_of_records(analysis)])
+    records = (
+        f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports have "
+        f"no course of {name}"
+        for model in analysis["models"]
+        for name in missing_records(model)
+    )
+    return "\n".join([*_before(analysis), table, *records])
 
 
 def missing_records(model: Dictionary[str, Any]) -> list[str]:
@@ -53,16 +59,6 @@ def missing_records(model: Dictionary[str, Any]) -> list[str]:
     layers = [layer for layer in model["attentions"] if layer["heads"]]
     learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
     return [name for name in learned if name not in model["records"]]
-
-
-def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """Which records of training there were none of."""
-    for model in analysis["models"]:
-        for name in missing_records(model):
-            yield (
-                f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports "
-                f"have no course of {name}"
-            )
 
 
 def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.data.tokens import MARK
+from fairseq_entmax.analysis.data.tokens import without_marks
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 
@@ -208,8 +208,7 @@ def groups_of(words: Sequence[int]) -> list[list[int]]:
 
 def joined_tokens(tokens: Sequence[str], groups: Sequence[Sequence[int]]) -> list[str]:
     """The words of tokens, without the marks of subwords."""
-    words = ("".join(tokens[place] for place in group) for group in groups)
-    return [word.replace("@@", "").replace(MARK, "") or word for word in words]
+    return [without_marks("".join(tokens[place] for place in group)) for group in groups]
 
 
 def joined_weights(

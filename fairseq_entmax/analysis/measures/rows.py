@@ -131,9 +131,7 @@ class Sums(dict[str, "Tensor"]):
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
-    """The weight on given keys, ``(batch, heads, queries, n)``; 0 where there is no such key.
-
-    ``keys`` are indices ``(batch, queries, n)``; ``exists`` says whether the query may look there.
-    """
+    """The weight on keys with the indices ``(batch, queries, n)``: ``(batch, heads, queries, n)``; 0
+    where ``exists`` says that the query may not look there."""
     index = keys[:, None].expand(-1, weights.size(1), -1, -1)
     return weights.gather(3, index).mul_(exists[:, None])

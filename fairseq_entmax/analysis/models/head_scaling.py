@@ -12,10 +12,8 @@ from fairseq_entmax.attention import MultiheadAttention
 
 @contextlib.contextmanager
 def scaled_heads(attention: MultiheadAttention, factor: Tensor) -> Iterator[None]:
-    """Multiply what each head gives to the output projection, after gates.
-
-    By a factor ``(heads,)`` or ``(batch, heads)``; with 0 a head gives exactly 0. All else is
-    computed as before, in the same kernels and with the same caches."""
+    """Multiply what each head gives to the output projection, after gates, by a factor ``(heads,)``
+    or ``(batch, heads)``; with 0 a head gives exactly 0. All else is computed as before."""
 
     is_closed = (factor == 0)[..., None]
 

@@ -19,7 +19,7 @@ from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
 from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
-from fairseq_entmax.analysis.models.likelihood import negative_log_likelihood, unreachable
+from fairseq_entmax.analysis.models import likelihood
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.models.recorder import record_pass
 from fairseq_entmax.analysis.passes.statistics import ModelStatistics
@@ -41,7 +41,7 @@ class DataCounts:
         source, table = batch.source, batch.table
         assert table is not None
         _, ending = tokens.final_punctuation(table, source.tokens, ~source.real | source.end)
-        _, _, rank = tokens.rare_tokens(table, source.tokens)
+        rank, _ = tokens.rarest(table.rank[source.tokens])
         counted: dict[str, int | Tensor] = {
             "sentences": len(source.tokens),
             "source_tokens": source.real.sum(),
@@ -73,8 +73,8 @@ class ModelCollector:
         differences = self.statistics.update(attention, batch)
         log_probs = self._kind.log_probs(model, sample, output)
         target, counts = self._kind.targets(model, sample)
-        nll = negative_log_likelihood(log_probs, target, counts)
-        gone = unreachable(nll, model)
+        nll = likelihood.negative_log_likelihood(log_probs, target, counts)
+        gone = likelihood.unreachable(nll, model)
         loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)
         if not torch.isfinite(loss):
             numbers = ", ".join(map(str, sample["id"].tolist()[:5]))

@@ -94,9 +94,7 @@ class ShareSums:
 
 
 def _share_and_error(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Each head's share, a ratio of sums over sentences, and its standard error.
-
-    The error is that of the ratio's linearization (Cochran 1977, equation 2.46)."""
+    """Each head's share, and its error by the ratio's linearization (Cochran 1977, equation 2.46)."""
     number, total = len(rows), rows.sum()
     total = total.where(total > 0, 1.0)
     share = rows.sum(dim=0) / total

@@ -32,10 +32,8 @@ class LayerStatistics:
         self.sums = {measure.name: Sums() for measure in self._measures}
 
     def update(self, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Add weights ``(batch, heads, queries, keys)``.
-
-        The heads' diversity in each sentence, summed over its queries, and the number of those,
-        both ``(batch,)``: always, as sentences whose heads differ most are looked for."""
+        """Add weights ``(batch, heads, queries, keys)``; the heads' diversity in each sentence,
+        summed over its queries, and the number of those, both ``(batch,)``."""
         seen = LayerWeights(self.attention, weights, batch)
         for measure in self._measures:
             try:
@@ -86,10 +84,8 @@ class ModelStatistics:
         self._wanted = wanted
 
     def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> Tensor:
-        """Add weights as :class:`AttentionRecorder` gives them.
-
-        How much heads differ in each sentence, ``(batch,)`` float64: the diversity, a mean
-        over its queries, and over attentions and layers."""
+        """Add weights as :class:`AttentionRecorder` gives them; the diversity of each sentence,
+        ``(batch,)`` float64, a mean over its queries, and over attentions and layers."""
         differences = []
         for name, layers in attention.items():
             for layer, weights in layers.items():

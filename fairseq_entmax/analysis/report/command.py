@@ -56,9 +56,7 @@ def report_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the report, then print what is in it.
-
-    The file appears when it is whole; whatever goes wrong before, it has not changed."""
+    """Write the report, whole or not at all, then print what is in it."""
     options = report_parser().parse_args(arguments)
     for option in ("formats", "figure_names"):
         if getattr(options, option) is not None and options.figures is None:

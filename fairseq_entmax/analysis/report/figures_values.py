@@ -1,6 +1,4 @@
-"""Figures of what heads learned, such as α: while the model trained, and at the end.
-
-After Correia et al. 2019, figures 2 and 3."""
+"""Figures of what heads learn, such as α (after Correia et al. 2019, figures 2 and 3)."""
 
 from __future__ import annotations
 

@@ -160,9 +160,7 @@ def joined_text(tokens: Sequence[str]) -> str:
 
 
 def weights_block(entry: dict[str, Any]) -> str:
-    """Every weight of a sentence's maps in one byte: base64 of gzip.
-
-    They follow each other as in ``entry``: model, attention and layer, head, query, key."""
+    """Every weight of a sentence's maps in one byte, in the order of ``entry``: base64 of gzip."""
     parts = [
         # In blocks, as there are several wide copies of each
         shades(weights[start : start + BLOCK]).tobytes()

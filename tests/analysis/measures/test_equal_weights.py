@@ -12,8 +12,7 @@ from tests.analysis.test_statistics import measured, one_sentence
 
 def of_row(*weights, dtype=torch.float32):
     row = torch.tensor(weights, dtype=dtype)
-    n = len(weights)
-    statistics = measured(row.expand(1, 1, n, n), one_sentence(n))
+    statistics = measured(row.expand(1, 1, len(row), len(row)), one_sentence(len(row)))
     return statistics.results()["heads"][0]["equal_weights"]
 
 

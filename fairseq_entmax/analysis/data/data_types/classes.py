@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.data.tokens import MARK
+from fairseq_entmax.analysis.data.tokens import without_marks
 from fairseq_entmax.attentions import POOLING, PREMISE
 from fairseq_entmax.classification_data import class_names
 
@@ -126,17 +126,15 @@ class PoolingSums:
     def entry(self) -> dict[str, Any]:
         """The numbers of each head, means over texts."""
         columns = {name: (total / self._texts).tolist() for name, total in self._sums.items()}
-        heads = (
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        )
-        return {"heads": [{"head": head, **one} for head, one in enumerate(heads)]}
+        rows = enumerate(zip(*columns.values(), strict=True))
+        return {"heads": [{"head": n, **dict(zip(columns, row, strict=True))} for n, row in rows]}
 
     def words(self) -> list[list[dict[str, Any]]]:
         """Of each class, the words with the most weight for their number, the first the most."""
         chosen = []
         for of_class in self._words:
             ranked = sorted(
-                (-weight / even, _readable(text), weight / count, int(count))
+                (-weight / even, without_marks(text), weight / count, int(count))
                 for text, (weight, even, count) in of_class.items()
                 if count >= FEWEST_PLACES and weight > 0
             )
@@ -147,11 +145,6 @@ class PoolingSums:
                 ]
             )
         return chosen
-
-
-def _readable(text: str) -> str:
-    """A word of the tokens that it was cut into."""
-    return text.replace("@@", "").replace(MARK, "") or text
 
 
 def _mapping(model: Any, name: str) -> dict[str, Any]:
