@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     choices.check_counts(args)
-    data_types.kind_named(args.task).check_options(args)
+    data_types.type_named(args.task).check_options(args)
     generation.check_options(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
@@ -63,7 +63,7 @@ class Study(NamedTuple):
 
     args: Namespace
     wanted: Sequence[str]
-    kind: data_types.Kind
+    kind: data_types.DataType
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
@@ -91,7 +91,7 @@ def analyse(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = None
@@ -194,7 +194,7 @@ def written(
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
     wanted = choices.chosen_names("--measures", args.measures, registry.optional_names())
-    kind = data_types.kind_named(args.task)
+    kind = data_types.type_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
         raise ValueError(

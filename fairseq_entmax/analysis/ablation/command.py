@@ -25,7 +25,7 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.data import data_types, loading
-from fairseq_entmax.analysis.data.data_types import kind_of_task
+from fairseq_entmax.analysis.data.data_types import type_of_task
 from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.models.likelihood import has_zeros
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
         )
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     unit = results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
     document = {
         "format": results.FORMAT,
@@ -100,7 +100,7 @@ def _check(args: Namespace) -> None:
     paths = args.path.split(os.pathsep)
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
-    args.scores = choices.chosen_scores(args.scores, data_types.kind_named(args.task).has_search)
+    args.scores = choices.chosen_scores(args.scores, data_types.type_named(args.task).has_search)
     loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
     choices.check_counts(args)
     if choices.BLEU in args.scores and args.seed < 1:
@@ -217,7 +217,7 @@ def _component(config: Any) -> Any:
 
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
     """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
-    digest, kind = hashlib.sha256(), kind_of_task(task)
+    digest, kind = hashlib.sha256(), type_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
     for number in ids:

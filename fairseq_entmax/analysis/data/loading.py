@@ -53,7 +53,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     _check_data(args)
-    kind = data_types.kind_named(args.task)
+    kind = data_types.type_named(args.task)
     data_types.check_folder(args.data, kind, args.task)
     refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
@@ -96,7 +96,7 @@ def configuration(args: Namespace) -> Any:
 
 def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries."""
-    kind = data_types.kind_named(args.task)
+    kind = data_types.type_named(args.task)
     kind.check_dictionaries(args)
     return kind.setup_task(args, configuration(args).task)
 
@@ -124,7 +124,7 @@ def load_task(
     arguments = [text for name, one in languages.items() if one for text in (name, one)]
     args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
     _check_data(args)
-    kind = data_types.kind_named(task)
+    kind = data_types.type_named(task)
     data_types.check_folder(data, kind, task)
     if checkpoint is not None:
         args.path = checkpoint
@@ -134,7 +134,7 @@ def load_task(
 
 def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder."""
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     folder = kind.options_of(task).data
     try:
         task.load_dataset(subset)

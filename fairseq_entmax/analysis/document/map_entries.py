@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.data.data_types import kind_of_task
-from fairseq_entmax.analysis.data.data_types.classes import Classification
+from fairseq_entmax.analysis.data.data_types import type_of_task
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
 from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.document.maps import sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
@@ -24,10 +24,10 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
-    outcomes: Sequence[Classification | None] = (),
+    outcomes: Sequence[ClassResults | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
-    kind = kind_of_task(task)
+    kind = type_of_task(task)
     device = next(models[0].model.parameters()).device
     groups = [group_kinds(loaded.model) for loaded in models]
     entries = []

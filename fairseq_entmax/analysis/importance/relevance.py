@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.data.data_types import kind_of_model
+from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead, propagation
 from fairseq_entmax.models.adaptive import AdaptiveModel
 
@@ -89,7 +89,7 @@ def head_relevance(
     lengths: list[int] = []
     with torch.no_grad(), propagation.restored(model.modules(), "training"):
         model.eval()
-        for taken, source, target in kind_of_model(model).alone(model, sample):
+        for taken, source, target in type_of_model(model).alone(model, sample):
             with propagation.Activations(propagation.watched_modules(model)) as activations:
                 model(**taken)
             lengths.append(target)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.data.data_types import kind_of_model
+from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.models.head_scaling import scaled_heads
@@ -56,7 +56,7 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
-        kind = kind_of_model(model)
+        kind = type_of_model(model)
         logits, _ = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
         each = loss_of_logits(logits, target, counts, getattr(model, "output_alpha", 1.0))

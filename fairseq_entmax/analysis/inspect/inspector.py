@@ -101,7 +101,7 @@ def of_checkpoint(
                 f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
                 f"is not there: give --data DATA-BIN, the folder with its dictionaries"
             )
-    kind = data_types.kind_of_model(saved.model_class)
+    kind = data_types.type_of_model(saved.model_class)
     task = known.task or trained.get("_name") or trained.get("task")
     words = [data, *options, "--path", path]
     words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
@@ -122,7 +122,7 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
             "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
             "the checkpoint's path in place of the model"
         )
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     words = [str(kind.options_of(task).data), *options, "--task", kind.tasks[0]]
     args = loading.options.parse_args_and_arch(fairseq_parser(), words)
     loaded = model

@@ -39,7 +39,7 @@ class Session:
         self, args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None
     ) -> None:
         self.args, self.task, self.loaded = args, task, loaded
-        self.kind = data_types.kind_of_task(task)
+        self.kind = data_types.type_of_task(task)
         if self.kind.name == "labelled":
             raise ValueError(
                 "look is for models that translate and for language models: what a classifier "

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.data.data_types import check_model, kind_of_task
+from fairseq_entmax.analysis.data.data_types import check_model, type_of_task
 from fairseq_entmax.analysis.data.loading import device_of
 from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.error_messages import reason
@@ -75,7 +75,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
     """
     saved = read_model(path)
     state = saved.state
-    kind, copy = kind_of_task(task), saved.options.copy
+    kind, copy = type_of_task(task), saved.options.copy
     check_model(saved.model_class, saved.architecture, path, kind)
     kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
     try:

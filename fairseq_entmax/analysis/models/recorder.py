@@ -10,7 +10,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_entmax.analysis.data.data_types import kind_of_model
+from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.attention import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
@@ -101,5 +101,5 @@ def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Te
     """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
         network = unwrapped(model)
-        output = kind_of_model(network).run(network, sample)
+        output = type_of_model(network).run(network, sample)
     return recorder.attention, output

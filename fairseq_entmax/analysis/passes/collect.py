@@ -13,8 +13,8 @@ from torch import Tensor
 from fairseq_entmax.analysis.data import tokens
 from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.data.batch import Batch
-from fairseq_entmax.analysis.data.data_types import kind_of_model
-from fairseq_entmax.analysis.data.data_types.classes import Classification
+from fairseq_entmax.analysis.data.data_types import type_of_model
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
 from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
 from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
@@ -57,14 +57,14 @@ class ModelCollector:
     """What is known of one model after any number of batches."""
 
     def __init__(
-        self, loaded: LoadedModel, wanted: Collection[str], outcome: Classification | None = None
+        self, loaded: LoadedModel, wanted: Collection[str], outcome: ClassResults | None = None
     ) -> None:
         self.loaded = loaded
         self.outcome = outcome
         self.statistics = ModelStatistics(wanted)
         self.measures = [one for one in MODEL_MEASURES if one.is_of(loaded.model)]
         self.sums = Sums()
-        self._kind = kind_of_model(loaded.model)
+        self._kind = type_of_model(loaded.model)
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""

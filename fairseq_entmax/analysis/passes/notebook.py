@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Batch, Side
-from fairseq_entmax.analysis.data.data_types import kind_of_task
+from fairseq_entmax.analysis.data.data_types import type_of_task
 from fairseq_entmax.analysis.passes.statistics import ModelStatistics
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
@@ -65,7 +65,7 @@ def measure(
             raise ValueError(f"{name!r} is no attention: use {', '.join(ATTENTIONS)}")
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
-        batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
+        batch = type_of_task(task).tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths)
     precise: dict[str, dict[int, Tensor]] = {}

@@ -16,7 +16,7 @@ from fairseq_entmax.analysis import (
     load_task,
     record_attention,
 )
-from fairseq_entmax.analysis.data.data_types.text import MAP_TOKENS
+from fairseq_entmax.analysis.data.data_types.language_model import MAP_TOKENS
 from fairseq_entmax.analysis.data.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.data_types import made

@@ -1,4 +1,4 @@
-"""What a kind of data has to say of itself."""
+"""What a type of data has to say of itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from fairseq_entmax.analysis.data import GENERATED
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.data_types.classes import Classification
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
 from fairseq_entmax.analysis.data.data_types.typical import TypicalSentences
 from fairseq_entmax.checkpoints import load_checkpoint
 
 
-class Kind:
-    """One kind of data: how it is read, how a model is run on it, and what is said of it.
+class DataType:
+    """One type of data: how it is read, how a model is run on it, and what is said of it.
 
     Attributes:
         name: as ``kind`` of the document's ``data`` has it.
@@ -100,7 +100,7 @@ class Kind:
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        outcomes: Sequence[Classification | None],
+        outcomes: Sequence[ClassResults | None],
     ) -> None:
         """Offer a batch, its lengths and how much heads differ ``(batch,)``, to what chooses."""
         shown = self.length_shown(lengths)
@@ -142,12 +142,12 @@ class Kind:
         raise NotImplementedError
 
     def outcome_entry(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[ClassResults | None]
     ) -> dict[str, Any]:
         """What is said of a batch of one sentence beside its map."""
         return {}
 
-    def outcome(self, loaded: Any, task: Any) -> Classification | None:
+    def outcome(self, loaded: Any, task: Any) -> ClassResults | None:
         """What sums up over batches how well a model does; None where the loss says it."""
         return None
 

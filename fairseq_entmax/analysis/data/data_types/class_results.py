@@ -33,7 +33,7 @@ def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
     return {name: first if name == PREMISE else second for name in names}
 
 
-class Classification:
+class ClassResults:
     """Accuracy, and for each attention that pools its numbers and the words it selects."""
 
     def __init__(self, model: Any, task: Any) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import TextTables
-from fairseq_entmax.analysis.data.data_types.base import Kind, trained_options
-from fairseq_entmax.analysis.data.data_types.pairs import check_vocabulary
+from fairseq_entmax.analysis.data.data_types.base import DataType, trained_options
+from fairseq_entmax.analysis.data.data_types.seq2seq import check_vocabulary
 from fairseq_entmax.attentions import DECODER_SELF
 
 # What the samples of a text are; those of the checkpoint, where the command does not say
@@ -27,7 +27,7 @@ OPTIONS = (
 MAP_TOKENS = 64
 
 
-class Text(Kind):
+class LanguageModel(DataType):
     """A text in samples: a decoder alone; the text is source and target."""
 
     name = "text"

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import TextTables
-from fairseq_entmax.analysis.data.data_types.base import Kind, trained_options
-from fairseq_entmax.analysis.data.data_types.classes import Classification, label_names
-from fairseq_entmax.analysis.data.data_types.pairs import check_vocabulary
+from fairseq_entmax.analysis.data.data_types.base import DataType, trained_options
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults, label_names
+from fairseq_entmax.analysis.data.data_types.seq2seq import check_vocabulary
 from fairseq_entmax.analysis.data.data_types.typical import VariedTexts
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_words
@@ -29,7 +29,7 @@ OPTIONS = (
 HEAD = "sentence_classification_head"
 
 
-class Labelled(Kind):
+class Classification(DataType):
     """Texts with labels: an encoder alone, whose words are pooled; the text is source and target."""
 
     name = "labelled"
@@ -116,7 +116,7 @@ class Labelled(Kind):
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        outcomes: Sequence[Classification | None],
+        outcomes: Sequence[ClassResults | None],
     ) -> None:
         target = sample["target"].view(-1)
         is_wrong = torch.stack([one.is_wrong for one in outcomes if one is not None]).any(dim=0)
@@ -145,11 +145,11 @@ class Labelled(Kind):
         target = sample["target"].view(-1)
         return target, torch.ones_like(target, dtype=torch.bool)
 
-    def outcome(self, loaded: Any, task: Any) -> Classification:
-        return Classification(loaded.model, task)
+    def outcome(self, loaded: Any, task: Any) -> ClassResults:
+        return ClassResults(loaded.model, task)
 
     def outcome_entry(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[ClassResults | None]
     ) -> dict[str, Any]:
         if not outcomes:
             return {}

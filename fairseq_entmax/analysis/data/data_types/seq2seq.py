@@ -12,11 +12,11 @@ from torch import Tensor
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.data_types.base import Kind, groups_of
+from fairseq_entmax.analysis.data.data_types.base import DataType, groups_of
 from fairseq_entmax.attentions import ATTENTIONS
 
 
-class Pairs(Kind):
+class Seq2Seq(DataType):
     """A source and a target: models with an encoder and a decoder."""
 
     name = "pairs"
