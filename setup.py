@@ -36,7 +36,7 @@ setup(
             "py.typed",
             "kernels/native/*.c",
             "kernels/native/*.h",
-            "analysis/*.json",
+            "analysis/document/*.json",
             "analysis/report/template/*",
         ]
     },

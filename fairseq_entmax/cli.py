@@ -29,7 +29,7 @@ MODULES = {
         "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
     ),
     "look": (
-        "fairseq_entmax.analysis.looking.command",
+        "fairseq_entmax.analysis.inspect.command",
         "show the attention on sentences of your own",
     ),
     "report": (
@@ -193,7 +193,7 @@ def _print_alpha(options: argparse.Namespace) -> None:
 
 
 def _tag(options: argparse.Namespace) -> None:
-    from fairseq_entmax.analysis.annotations import tagger
+    from fairseq_entmax.analysis.data.annotations import tagger
 
     number = tagger.tag(options.text, options.language, options.output, options.overwrite)
     print(f"{number} sentences: {options.output}")

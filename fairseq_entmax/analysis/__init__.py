@@ -11,36 +11,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairseq_entmax.analysis.annotations.annotated import Annotations as Annotations
+    from fairseq_entmax.analysis.data.annotations.annotated import Annotations as Annotations
+    from fairseq_entmax.analysis.data.loading import load_task as load_task
+    from fairseq_entmax.analysis.data.samples import load_samples as load_samples
+    from fairseq_entmax.analysis.document.maps import decode_weights as decode_weights
     from fairseq_entmax.analysis.importance.relevance import HeadRelevance as HeadRelevance
     from fairseq_entmax.analysis.importance.relevance import head_relevance as head_relevance
     from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity as head_sensitivity
-    from fairseq_entmax.analysis.loading import load_task as load_task
-    from fairseq_entmax.analysis.looking.looks import Look as Look
-    from fairseq_entmax.analysis.looking.looks import look as look
-    from fairseq_entmax.analysis.maps import decode_weights as decode_weights
-    from fairseq_entmax.analysis.models import LoadedModel as LoadedModel
-    from fairseq_entmax.analysis.models import load_model as load_model
-    from fairseq_entmax.analysis.notebook import measure as measure
-    from fairseq_entmax.analysis.recorder import AttentionRecorder as AttentionRecorder
-    from fairseq_entmax.analysis.recorder import record_attention as record_attention
-    from fairseq_entmax.analysis.sentences import load_samples as load_samples
+    from fairseq_entmax.analysis.inspect.inspector import Look as Look
+    from fairseq_entmax.analysis.inspect.inspector import look as look
+    from fairseq_entmax.analysis.models.loaded import LoadedModel as LoadedModel
+    from fairseq_entmax.analysis.models.loaded import load_model as load_model
+    from fairseq_entmax.analysis.models.recorder import AttentionRecorder as AttentionRecorder
+    from fairseq_entmax.analysis.models.recorder import record_attention as record_attention
+    from fairseq_entmax.analysis.passes.notebook import measure as measure
 
 _HOMES = {
-    "Annotations": "annotations.annotated",
-    "AttentionRecorder": "recorder",
+    "Annotations": "data.annotations.annotated",
+    "AttentionRecorder": "models.recorder",
     "HeadRelevance": "importance.relevance",
-    "LoadedModel": "models",
-    "Look": "looking.looks",
-    "decode_weights": "maps",
+    "LoadedModel": "models.loaded",
+    "Look": "inspect.inspector",
+    "decode_weights": "document.maps",
     "head_relevance": "importance.relevance",
     "head_sensitivity": "importance.sensitivity",
-    "load_model": "models",
-    "load_samples": "sentences",
-    "load_task": "loading",
-    "look": "looking.looks",
-    "measure": "notebook",
-    "record_attention": "recorder",
+    "load_model": "models.loaded",
+    "load_samples": "data.samples",
+    "load_task": "data.loading",
+    "look": "inspect.inspector",
+    "measure": "passes.notebook",
+    "record_attention": "models.recorder",
 }
 
 

@@ -119,9 +119,9 @@ def _table(rows: list[LayerValues], name: str) -> str:
     title = TITLES.get(name, f"{name} of each head (learned unless marked 'fixed')")
     cells, learned, brackets = [], [], False
     for row in rows:
-        own, are_learned = row.values.get(name, []), row.are_learned.get(name, [])
+        values, are_learned = row.values.get(name, []), row.are_learned.get(name, [])
         texts = []
-        for value, is_learned in zip(own, are_learned, strict=True):
+        for value, is_learned in zip(values, are_learned, strict=True):
             is_fixed = name in row.learned and not is_learned
             text = "-" if value is None else f"{value:.4f}"
             brackets |= is_fixed and value is not None
@@ -129,8 +129,8 @@ def _table(rows: list[LayerValues], name: str) -> str:
             if is_learned and value is not None:
                 learned.append(value)
         mapping = row.mapping if row.heads else "no heads"
-        mapping += " (fixed)" * (bool(row.heads) and bool(own) and name not in row.learned)
-        mapping += " (for all heads)" * (name in row.learned and len(own) == 1 < row.heads)
+        mapping += " (fixed)" * (bool(row.heads) and bool(values) and name not in row.learned)
+        mapping += " (for all heads)" * (name in row.learned and len(values) == 1 < row.heads)
         mapping += f" ({row.risen:.0%} risen)" * (row.risen < 1)
         cells.append([row.attention, str(row.layer), mapping, *texts])
     widest = max(map(len, cells))

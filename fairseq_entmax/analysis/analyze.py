@@ -1,8 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-:func:`analyse` loads what the options name, and finds by passes of their own what a head matters;
-:func:`record` sums up the measures of weights in one pass; :func:`written` puts the document
-together."""
+:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
+pass; :func:`written` puts the document together."""
 
 from __future__ import annotations
 
@@ -14,52 +13,41 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_entmax.analysis import data_types, document, generation, loading, summary
-from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.arguments import (
-    ANALYZE,
-    HELP_ALL,
-    MAPS,
-    add_analyze_options,
-    check_counts,
-    chosen_names,
-)
-from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
-from fairseq_entmax.analysis.entries import model_entry
-from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance_shares import Shares, shares_of
-from fairseq_entmax.analysis.measured_text import GENERATED
-from fairseq_entmax.analysis.measures import (
-    ImportanceMeasure,
-    importance_measures,
-    measures,
-    numbers_of,
-    optional_names,
-)
-from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, on_device
+from fairseq_entmax.analysis import arguments as choices
+from fairseq_entmax.analysis import document
+from fairseq_entmax.analysis import measures as registry
+from fairseq_entmax.analysis.data import GENERATED, data_types, generation, loading
+from fairseq_entmax.analysis.data.annotations.annotated import Annotations
+from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.generation import GeneratedDataset, search_options
+from fairseq_entmax.analysis.data.samples import on_device
+from fairseq_entmax.analysis.document import summary
+from fairseq_entmax.analysis.document.map_entries import maps_of
+from fairseq_entmax.analysis.document.model_entries import model_entry
+from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
+from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
+from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
 
 logger = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(ANALYZE)
+    options = loading.data_parser(choices.ANALYZE)
     options.prog = "fairseq-entmax analyze"
-    add_analyze_options(options)
+    choices.add_analyze_options(options)
     return options
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     loading.log_to_stderr()
-    if HELP_ALL in arguments:
+    if choices.HELP_ALL in arguments:
         return loading.print_all_help(parser(), arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
-    check_counts(args)
-    data_types.kind_named(args.task).check_options(args)
+    choices.check_counts(args)
+    data_types.type_named(args.task).check_options(args)
     generation.check_options(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
@@ -75,7 +63,7 @@ class Study(NamedTuple):
 
     args: Namespace
     wanted: Sequence[str]
-    kind: data_types.Kind
+    kind: data_types.DataType
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
@@ -103,7 +91,7 @@ def analyse(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = None
@@ -123,8 +111,8 @@ def analyse(
     recorded = record(study)
     seen = sorted(recorded.counts.ids)
     importance = [
-        {one.name: shares_of(args, one, loaded, own, seen, tables) for one in possible}
-        for loaded, own, possible in zip(models, datasets, costly, strict=True)
+        {one.name: shares_of(args, one, loaded, texts, seen, tables) for one in possible}
+        for loaded, texts, possible in zip(models, datasets, costly, strict=True)
     ]
     return written(study, recorded, importance)
 
@@ -135,7 +123,7 @@ def record(study: Study) -> Recorded:
     collectors = [
         ModelCollector(one, study.wanted, kind.outcome(one, study.task)) for one in study.models
     ]
-    chosen = kind.choice(MAPS) if study.sentences is None else None
+    chosen = kind.choice(choices.MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
@@ -147,11 +135,11 @@ def record(study: Study) -> Recorded:
         counts.update(sample, batch)
         differences, lengths = [], batch.source.lengths
         for collector, dataset in zip(collectors, study.datasets, strict=True):
-            own, text = sample, batch
+            pair, text = sample, batch
             if args.of == GENERATED:
-                own = dataset.generate(sample)
-                text = study.tables.with_target(batch, own["net_input"]["prev_output_tokens"])
-            differences.append(collector.update(own, text))
+                pair = dataset.generate(sample)
+                text = study.tables.with_target(batch, pair["net_input"]["prev_output_tokens"])
+            differences.append(collector.update(pair, text))
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
             outcomes = [one.outcome for one in collectors]
@@ -199,14 +187,14 @@ def written(
     if args.of == GENERATED:
         config = loading.configuration(args).generation
         analysis |= {"of": GENERATED, "search": search_options(config, study.task)}
-    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+    analysis["numbers"] = [number.as_json() for number in registry.numbers_of(analysis)]
     return analysis
 
 
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
-    wanted = chosen_names("--measures", args.measures, optional_names())
-    kind = data_types.kind_named(args.task)
+    wanted = choices.chosen_names("--measures", args.measures, registry.optional_names())
+    kind = data_types.type_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
         raise ValueError(
@@ -215,17 +203,17 @@ def _wanted(args: Namespace) -> list[str]:
     return [name for name in wanted if name not in kind.left_out]
 
 
-def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[ImportanceMeasure]:
+def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:
     """Which measures that take passes of their own can be worked out for a model."""
     possible = []
-    for one in importance_measures():
+    for one in registry.importance_measures():
         if one.name not in wanted:
             continue
         try:
             one.check(loaded.model)
             possible.append(one)
         except ValueError as error:
-            if is_asked:
+            if is_named:
                 raise ValueError(f"--measures: {loaded.path}: {error}") from None
             logger.warning("%s: %s", loaded.path, error)
     return possible
@@ -245,9 +233,9 @@ def _sentences(text: str, size: int) -> list[int]:
 
 def _settings(study: Study, importance: Sequence[dict[str, Shares]]) -> dict[str, Any]:
     settings: dict[str, Any] = {"measures": list(study.wanted)}
-    for one in measures():
+    for one in registry.measures():
         settings |= one.settings
-        if isinstance(one, ImportanceMeasure):
-            numbers = (own[one.name].sentences for own in importance if one.name in own)
+        if isinstance(one, registry.ImportanceMeasure):
+            numbers = (shares[one.name].sentences for shares in importance if one.name in shares)
             settings[one.option] = max(numbers, default=0)
     return settings

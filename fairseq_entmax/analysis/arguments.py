@@ -1,18 +1,15 @@
 """The options of ``analyze`` and ``ablate`` that are their own, beside those of fairseq.
 
-Kept apart from what needs torch and fairseq, so that help and wrong options are told at once.
-"""
+Kept apart from what needs torch and fairseq, so that help and wrong options are told at once."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
-from fairseq_entmax.analysis.measured_text import GENERATED, REFERENCE
-from fairseq_entmax.analysis.measures import (
-    importance_measures,
-    optional_names,
-)
+from fairseq_entmax.analysis.data import GENERATED, REFERENCE
+from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -34,11 +31,6 @@ SCORES = (LOSS, BLEU, ROUGE)
 OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
-# Options of fairseq-generate that analyze and ablate would pass over
-OF_GENERATE_ALONE = (
-    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
-    "results_path",
-)
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +105,10 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="heads to remove together, named likewise: each text is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
-    group = parser.add_argument_group("how what is left is scored")
+    _add_scores(parser.add_argument_group("how what is left is scored"))
+
+
+def _add_scores(group: Any) -> None:
     group.add_argument(
         "--scores",
         metavar="SCORES",

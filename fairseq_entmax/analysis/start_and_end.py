@@ -54,8 +54,8 @@ class StartAndEnd(NamedTuple):
     def of_attentions(self) -> dict[str, float | None]:
         """The same for each attention that has heads which learn."""
         return {
-            name: self._replace(start={name: own}, end={name: self.end[name]}).of_model
-            for name, own in self.start.items()
+            name: self._replace(start={name: values}, end={name: self.end[name]}).of_model
+            for name, values in self.start.items()
         }
 
     def together(self) -> tuple[int, float]:
@@ -133,25 +133,25 @@ def lines_of_checkpoint(
     lines: Sequence[Line], name: str, update: int | None, present: Present, shown: str
 ) -> list[Line]:
     """The lines of a record up to a checkpoint, which is the last of them, if it is its record."""
-    kept = [line for line in lines if update is None or line["update"] <= update]
-    own = _values({name: present}, name)
-    if not kept:
+    course = [line for line in lines if update is None or line["update"] <= update]
+    end = _values({name: present}, name)
+    if not course:
         raise ValueError(f"{shown} has no line of this checkpoint's updates, {update}")
-    if any(set(_values(line, name)) != set(own) for line in kept):
+    if any(set(_values(line, name)) != set(end) for line in course):
         raise ValueError(f"{shown} is of other heads, as before pruning")
-    last = kept[-1]
+    last = course[-1]
     if update is None or last["update"] == update:
         recorded = _values(last, name)
-        if any(_differ(recorded[where], value) for where, value in own.items()):
+        if any(_differ(recorded[where], value) for where, value in end.items()):
             raise ValueError(
                 f"{shown} has other values at update {last['update']}: it is of another training, "
                 f"or the checkpoint is a mean of several"
             )
-        return kept
+        return course
     key = "values" if "values" in last else name
     # In the order of the record's own heads
     values = {one: {layer: present[one][layer] for layer in last[key][one]} for one in last[key]}
-    return [*kept, {"update": update, key: values}]
+    return [*course, {"update": update, key: values}]
 
 
 def as_text(result: StartAndEnd) -> str:

@@ -24,11 +24,11 @@ from typing import Any
 from common import machine, write_json
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 
-from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.analyze import analyse
 from fairseq_entmax.analysis.analyze import parser as analyze_parser
+from fairseq_entmax.analysis.data import loading
 from fairseq_entmax.analysis.measures import optional_names
-from fairseq_entmax.analysis.models import load_models
+from fairseq_entmax.analysis.models.loaded import load_models
 
 WANTED = [measure for measure in optional_names() if measure != "relevance"]
 

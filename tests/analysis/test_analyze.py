@@ -16,11 +16,11 @@ from fairseq_entmax.analysis import (
     load_model,
     load_samples,
     load_task,
-    loading,
     measure,
     record_attention,
 )
-from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.analysis.data import loading
+from fairseq_entmax.analysis.data.samples import samples
 from tests.analysis.data_types.made import built
 from tests.analysis.test_models import alphas_of, save
 from tests.analysis.test_notebook import chained

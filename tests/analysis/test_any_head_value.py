@@ -5,14 +5,15 @@ import json
 
 import pytest
 
-from fairseq_entmax.analysis import document, summary
-from fairseq_entmax.analysis.entries import training_records
+from fairseq_entmax.analysis import document
+from fairseq_entmax.analysis.document import summary
+from fairseq_entmax.analysis.document.model_entries import training_records
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.head_values import HeadValues, may_leave_out
-from fairseq_entmax.analysis.models import LoadedModel
+from fairseq_entmax.analysis.models.loaded import LoadedModel
+from fairseq_entmax.analysis.passes.statistics import MeasuredLayer
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.statistics import MeasuredLayer
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_models import alphas_of

@@ -17,8 +17,8 @@ from fairseq_entmax.analysis import (
     measure,
     record_attention,
 )
-from fairseq_entmax.analysis.generation import GeneratedDataset
-from fairseq_entmax.analysis.tokens import TokenTable
+from fairseq_entmax.analysis.data.generation import GeneratedDataset
+from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.ablation.test_command import write_data
 from tests.analysis.brute_force import said_of_targets

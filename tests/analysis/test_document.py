@@ -7,7 +7,7 @@ from operator import getitem
 import pytest
 
 from fairseq_entmax.analysis import document
-from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
+from fairseq_entmax.analysis.document.schema import SCHEMA, as_text, schema
 from tests.analysis.report.synthetic import synthetic_analysis
 
 

@@ -9,9 +9,9 @@ import torch
 from fairseq.data import LanguagePairDataset, ListDataset
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 
-from fairseq_entmax.analysis.generation import GeneratedDataset, check_options
-from fairseq_entmax.analysis.recorder import record_attention
-from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.analysis.data.generation import GeneratedDataset, check_options
+from fairseq_entmax.analysis.data.samples import samples
+from fairseq_entmax.analysis.models.recorder import record_attention
 from fairseq_entmax.attention import attention_modules
 from tests.pruning.test_surgery import trained
 from tests.support import random_sentences, tiny_task

@@ -5,7 +5,8 @@ import torch
 
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-from fairseq_entmax.analysis.importance_shares import (
+from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
+from fairseq_entmax.analysis.passes.importance_shares import (
     FEWEST,
     MORE,
     ShareSums,
@@ -14,7 +15,6 @@ from fairseq_entmax.analysis.importance_shares import (
     spread_order,
     until_precise,
 )
-from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
 from tests.support import batch, build_model, spread_scores
 
 

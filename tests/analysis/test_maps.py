@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_entmax.analysis import document, load_model, load_samples, loading, record_attention
-from fairseq_entmax.analysis.maps import (
+from fairseq_entmax.analysis import document, load_model, load_samples, record_attention
+from fairseq_entmax.analysis.data import loading
+from fairseq_entmax.analysis.document.maps import (
     decode_weights,
     decoded,
     decoded_groups,

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.data.batch import Batch, Side
+from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.analysis.measures.density import BINS
 from fairseq_entmax.analysis.measures.offsets import positional_role
-from fairseq_entmax.analysis.statistics import LayerStatistics, ModelStatistics
-from fairseq_entmax.analysis.tokens import TokenTable
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics, ModelStatistics
 from tests.analysis import brute_force
 
 PAD, END = 1, 2

@@ -2,7 +2,7 @@
 
 import math
 
-from fairseq_entmax.analysis import summary
+from fairseq_entmax.analysis.document import summary
 from tests.analysis.report.synthetic import synthetic_analysis
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_entmax.analysis import tokens
-from fairseq_entmax.analysis.tokens import TokenTable, final_punctuation, rare_tokens
+from fairseq_entmax.analysis.data import tokens
+from fairseq_entmax.analysis.data.tokens import TokenTable, final_punctuation, rarest
 
 
 def dictionary(*symbols, counts=None):
@@ -91,6 +91,6 @@ def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols
 )
 def test_the_rarest_tokens_are_found(text, first, two, rank):
     found = dictionary("a", "b", "c")
-    rarest, among_two, highest = rare_tokens(TokenTable.of(found), numbers(found, text))
-    assert (rarest.int().tolist(), among_two.int().tolist()) == ([first], [two])
-    assert highest.tolist() == [rank]
+    ranks = TokenTable.of(found).rank[numbers(found, text)]
+    masks = [((ranks >= least) & (ranks >= 0)).int().tolist() for least in rarest(ranks)]
+    assert (masks, rarest(ranks)[0].tolist()) == ([[first], [two]], [[rank]])

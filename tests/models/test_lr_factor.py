@@ -9,7 +9,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
-from fairseq_entmax.analysis.models import load_model
+from fairseq_entmax.analysis.models.loaded import load_model
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.checkpoint_model import read_model

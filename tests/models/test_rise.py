@@ -10,7 +10,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
-from fairseq_entmax.analysis.entries import training_records
+from fairseq_entmax.analysis.document.model_entries import training_records
 from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.pruning import Head, prune_checkpoint

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from fairseq_entmax.analysis import data_types, loading
+from fairseq_entmax.analysis import arguments as choices
 from fairseq_entmax.analysis.ablation import results
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
@@ -24,25 +24,12 @@ from fairseq_entmax.analysis.ablation.removal import (
     names_of,
     text_of,
 )
-from fairseq_entmax.analysis.arguments import (
-    ABLATE,
-    ALL,
-    BLEU,
-    HELP_ALL,
-    LOSS,
-    OF_GENERATE_ALONE,
-    OF_TEXT,
-    ROUGE,
-    add_ablate_options,
-    check_counts,
-    chosen_scores,
-    named_heads,
-)
-from fairseq_entmax.analysis.data_types import kind_of_task
-from fairseq_entmax.analysis.generation import search_options
-from fairseq_entmax.analysis.likelihood import has_zeros
-from fairseq_entmax.analysis.models import load_models
-from fairseq_entmax.analysis.sentences import on_device
+from fairseq_entmax.analysis.data import data_types, loading
+from fairseq_entmax.analysis.data.data_types import type_of_task
+from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_options
+from fairseq_entmax.analysis.data.samples import on_device
+from fairseq_entmax.analysis.models.likelihood import has_zeros
+from fairseq_entmax.analysis.models.loaded import load_models
 from fairseq_entmax.files import write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy
@@ -56,19 +43,19 @@ JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    parser = loading.data_parser(ABLATE)
+    parser = loading.data_parser(choices.ABLATE)
     parser.prog = "fairseq-entmax ablate"
-    add_ablate_options(parser)
-    if HELP_ALL in arguments:
+    choices.add_ablate_options(parser)
+    if choices.HELP_ALL in arguments:
         return loading.print_all_help(parser, arguments)
     args = loading.parse(parser, arguments)
     loading.log_to_stderr()
     _check(args)
     task = loading.setup_task(args)
     metric = rouge = None
-    if BLEU in args.scores:
+    if choices.BLEU in args.scores:
         metric = results.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
-    if ROUGE in args.scores:
+    if choices.ROUGE in args.scores:
         rouge = Rouge(RougeOptions(max_bytes=args.rouge_bytes, sentences=args.rouge_sentences))
     dataset = loading.load_dataset(task, args.gen_subset)
     (loaded,) = load_models(args, task)
@@ -89,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
         )
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
-    kind = data_types.kind_of_task(task)
+    kind = data_types.type_of_task(task)
     unit = results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
     document = {
         "format": results.FORMAT,
@@ -113,20 +100,20 @@ def _check(args: Namespace) -> None:
     paths = args.path.split(os.pathsep)
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
-    args.scores = chosen_scores(args.scores, data_types.kind_named(args.task).has_search)
+    args.scores = choices.chosen_scores(args.scores, data_types.type_named(args.task).has_search)
     loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
-    check_counts(args)
-    if BLEU in args.scores and args.seed < 1:
+    choices.check_counts(args)
+    if choices.BLEU in args.scores and args.seed < 1:
         raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
-    if LOSS in args.scores or ROUGE in args.scores:
+    if choices.LOSS in args.scores or choices.ROUGE in args.scores:
         require_scipy()
-    if ROUGE in args.scores:
+    if choices.ROUGE in args.scores:
         require_rouge_score()
     for option, value in (
         ("--rouge-bytes", args.rouge_bytes),
         ("--rouge-sentences", args.rouge_sentences),
     ):
-        if value is not None and ROUGE not in args.scores:
+        if value is not None and choices.ROUGE not in args.scores:
             raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
     output = Path(args.output)
     if os.path.lexists(output) and not output.is_dir():
@@ -140,8 +127,8 @@ def _check(args: Namespace) -> None:
 
 def _removals(args: Namespace, model: Any) -> list[Removal]:
     """What ``--heads`` and ``--sets`` name, each once; without both, every head that is open."""
-    singles = args.heads or ([] if args.sets else [ALL])
-    if ALL in singles:
+    singles = args.heads or ([] if args.sets else [choices.ALL])
+    if choices.ALL in singles:
         removals: list[Removal] = [(head,) for head in heads_of(model)]
     else:
         removals = [(head,) for text in singles for head in _heads("--heads", text, model)]
@@ -152,7 +139,7 @@ def _removals(args: Namespace, model: Any) -> list[Removal]:
 
 
 def _heads(option: str, text: str, model: Any) -> list[Head]:
-    heads = sorted(named_heads(option, text))
+    heads = sorted(choices.named_heads(option, text))
     try:
         check_heads(model, heads)
     except ValueError as error:
@@ -198,9 +185,11 @@ def scoring_settings(
     args: Namespace, config: Any, task: Any, dataset: Any, ids: Sequence[int]
 ) -> dict[str, Any]:
     """The settings in JSON's types; a checkpoint and data that are moved stay the same."""
+    with open(args.path, "rb") as file:
+        checkpoint = hashlib.file_digest(file, "sha256").hexdigest()
     settings: dict[str, Any] = {
         "scores": args.scores,
-        "checkpoint_sha256": _file_hash(args.path),
+        "checkpoint_sha256": checkpoint,
         "data_sha256": _data_hash(task, dataset, ids),
         "device": loading.device_of(args).type,
         "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
@@ -208,7 +197,7 @@ def scoring_settings(
         "batch_size": args.batch_size,
         "required_batch_size_multiple": args.required_batch_size_multiple,
     }
-    if not OF_TEXT.isdisjoint(args.scores):
+    if not choices.OF_TEXT.isdisjoint(args.scores):
         search = search_options(config.generation, task).items()
         settings["generation"] = {name: one for name, one in search if name not in PRINTED}
         settings["generation"] |= {"seed": args.seed} if args.sampling else {}
@@ -226,14 +215,9 @@ def _component(config: Any) -> Any:
     return None if config is None or config._name is None else OmegaConf.to_container(config)
 
 
-def _file_hash(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
     """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
-    digest, kind = hashlib.sha256(), kind_of_task(task)
+    digest, kind = hashlib.sha256(), type_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
     for number in ids:

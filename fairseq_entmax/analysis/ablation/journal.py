@@ -1,8 +1,7 @@
 """A file that keeps each finished step of a long computation, so that it can go on after a stop.
 
 The first of its lines of JSON has the settings that the steps belong to; each other one is a
-removal: its ``heads``, none for the unchanged model, ``nll`` and ``translations``.
-"""
+removal: its ``heads``, none for the unchanged model, ``nll`` and ``translations``."""
 
 from __future__ import annotations
 

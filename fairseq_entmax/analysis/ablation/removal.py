@@ -12,9 +12,9 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
-from fairseq_entmax.analysis.data_types import kind_of_model
-from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.likelihood import has_zeros, loss_of_logits, negative_log_likelihood
+from fairseq_entmax.analysis.data.data_types import type_of_model
+from fairseq_entmax.analysis.models import likelihood
+from fairseq_entmax.analysis.models.head_scaling import scaled_heads
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 
@@ -81,19 +81,17 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 
 
 def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
-    """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats.
-
-    Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
-    """
+    """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats; of
+    a model with a sparse output, for which it can be infinite, the loss that it is trained by."""
     with torch.no_grad():
-        kind = kind_of_model(model)
+        kind = type_of_model(model)
         output = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
-        if has_zeros(model):
-            losses = loss_of_logits(output[0], target, counts, model.output_alpha)
+        if likelihood.has_zeros(model):
+            losses = likelihood.loss_of_logits(output[0], target, counts, model.output_alpha)
         else:
             log_probs = kind.log_probs(model, sample, output)
-            losses = negative_log_likelihood(log_probs, target, counts)
+            losses = likelihood.negative_log_likelihood(log_probs, target, counts)
     return losses.double().view(len(target), -1).sum(-1)
 
 
@@ -125,7 +123,7 @@ class Scorer:
         ids = torch.cat([sample["id"].cpu() for sample in samples])
         self._order = ids.argsort().tolist()
         self.ids: list[int] = ids.sort().values.tolist()
-        kind = kind_of_model(model)
+        kind = type_of_model(model)
         counted = (kind.targets(model, sample)[1] for sample in samples)
         lengths = [one.view(len(one), -1).sum(-1).tolist() for one in counted]
         self.target_tokens: list[int] = self._in_order(lengths)

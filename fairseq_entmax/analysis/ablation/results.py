@@ -184,10 +184,7 @@ def paired_bootstrap(
 ) -> tuple[list[float], list[float], str]:
     """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature.
 
-    By sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
-
-    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
-    """
+    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*."""
     from sacrebleu.significance import PairedTest
 
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]

@@ -79,7 +79,7 @@ class Propagation:
         projection = decoder.output_projection
         features = self._input(projection)
         words = self._output(projection)[positions].argmax(dim=-1)
-        start = rules.logit(features[positions], wide(projection.weight[words]))
+        start = rules.logit(features[positions], precise(projection.weight[words]))
         # A decoder sees nothing behind a position, so none behind the last has relevance
         length = int(positions.max()) + 1
         relevance = start.new_zeros(len(positions), length, features.size(1))
@@ -95,17 +95,17 @@ class Propagation:
         if not is_before:
             relevance = self._through_norm(norm, relevance)
         residual = self._input(norm if is_before else layer.fc1)
-        kept, added = self._parted(relevance, residual, layer.fc2)
+        in_stream, added = self._parted(relevance, residual, layer.fc2)
         branch = self._through_linear(layer.fc1, self._through_linear(layer.fc2, added))
-        return kept + (self._through_norm(norm, branch) if is_before else branch)
+        return in_stream + (self._through_norm(norm, branch) if is_before else branch)
 
     def _through_self_attention(
         self, attention: str, number: int, layer: Any, relevance: Tensor
     ) -> Tensor:
-        kept, branch = self._through_attention(attention, number, layer, relevance)
+        in_stream, branch = self._through_attention(attention, number, layer, relevance)
         if layer.normalize_before and layer.self_attn.mapping is not None:
             branch = self._through_norm(layer.self_attn_layer_norm, branch)
-        return kept + branch
+        return in_stream + branch
 
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
@@ -120,7 +120,7 @@ class Propagation:
             self.heads[name][number] = relevance.new_zeros(len(relevance), 0)
             return relevance, relevance.new_zeros(())
         residual = self._input(norm if layer.normalize_before else attention.q_proj)
-        kept, added = self._parted(relevance, residual, attention.out_proj)
+        in_stream, added = self._parted(relevance, residual, attention.out_proj)
         heads = self._through_linear(attention.out_proj, added)
         # (predictions, queries, heads, head_dim)
         heads = heads.unflatten(-1, (attention.num_heads, -1))
@@ -131,7 +131,7 @@ class Propagation:
         # (heads, queries, keys)
         weights = self._output(attention.mapping)[:, : relevance.size(1), : len(values)]
         of_values = rules.weighted_sum(heads, weights, values)
-        return kept, self._through_linear(attention.v_proj, of_values.flatten(2))
+        return in_stream, self._through_linear(attention.v_proj, of_values.flatten(2))
 
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
@@ -139,12 +139,12 @@ class Propagation:
         """Relevance of a residual connection, and of its branch, but for what a bias alone adds."""
         length = relevance.size(1)
         outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
-        added = rules.made_by_inputs(outputs, inputs, wide(projection.weight))
+        added = rules.made_by_inputs(outputs, inputs, precise(projection.weight))
         return rules.residual(relevance, residual[:length], added)
 
     def _through_linear(self, layer: nn.Linear, relevance: Tensor) -> Tensor:
         inputs = self._input(layer)[: relevance.size(1)]
-        return rules.linear(relevance, inputs, wide(layer.weight))
+        return rules.linear(relevance, inputs, precise(layer.weight))
 
     def _through_norm(self, norm: nn.Module, relevance: Tensor) -> Tensor:
         return rules.layer_norm(relevance, self._input(norm)[: relevance.size(1)])
@@ -161,7 +161,7 @@ def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
             setattr(thing, attribute, value)
 
 
-def wide(tensor: Tensor) -> Tensor:
+def precise(tensor: Tensor) -> Tensor:
     """The tensor without gradient, in float32; in float64 if it is."""
     return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
 
@@ -187,8 +187,8 @@ class Activations:
 
     def input(self, module: nn.Module) -> Tensor:
         """What the module took, without the dimension of sentences; float32, or float64 if it was."""
-        return wide(self._seen[module][0]).flatten(0, 1)
+        return precise(self._seen[module][0]).flatten(0, 1)
 
     def output(self, module: nn.Module) -> Tensor:
         """What the module gave, likewise."""
-        return wide(self._seen[module][1]).flatten(0, 1)
+        return precise(self._seen[module][1]).flatten(0, 1)

@@ -6,8 +6,7 @@ head is what arrives at its output, at all positions together. None gets lost on
 and keys get none, since the weights of attention are held constant.
 
 Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who compare the
-heads of a layer by it.
-"""
+heads of a layer by it."""
 
 from __future__ import annotations
 
@@ -17,15 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.data_types import kind_of_model
-from fairseq_entmax.analysis.importance import ByHead
-from fairseq_entmax.analysis.importance.propagation import (
-    Activations,
-    Propagation,
-    layers_of,
-    restored,
-    watched_modules,
-)
+from fairseq_entmax.analysis.data.data_types import type_of_model
+from fairseq_entmax.analysis.importance import ByHead, propagation
 from fairseq_entmax.models.adaptive import AdaptiveModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it
@@ -95,15 +87,15 @@ def head_relevance(
     check_rules(model)
     parts: list[HeadRelevance] = []
     lengths: list[int] = []
-    with torch.no_grad(), restored(model.modules(), "training"):
+    with torch.no_grad(), propagation.restored(model.modules(), "training"):
         model.eval()
-        for taken, source, target in kind_of_model(model).alone(model, sample):
-            with Activations(watched_modules(model)) as activations:
+        for taken, source, target in type_of_model(model).alone(model, sample):
+            with propagation.Activations(propagation.watched_modules(model)) as activations:
                 model(**taken)
             lengths.append(target)
             positions = torch.arange(target, device=taken["src_tokens"].device)
             for chunk in positions.split(predictions_at_once):
-                part = Propagation(model, activations, source, chunk)
+                part = propagation.Propagation(model, activations, source, chunk)
                 parts.append(HeadRelevance(part.heads, part.totals))
     heads: ByHead = {
         name: {n: torch.cat([part.heads[name][n] for part in parts]) for n in sorted(layers)}
@@ -133,7 +125,7 @@ def check_rules(model: Any) -> None:
         )
     unsupported = ["--adaptive-softmax-cutoff"] * (decoder.adaptive_softmax is not None)
     unsupported += ["--cross-self-attention"] * getattr(decoder, "cross_self_attention", False)
-    for layer in layers_of(decoder):
+    for layer in propagation.layers_of(decoder):
         unsupported += [
             option
             for attribute, option in _UNKNOWN_IN_LAYER.items()

@@ -30,8 +30,7 @@ weights are 0; a value of 0), the relevance stays in the layer and position: it 
 layer's other units have theirs from, see each function.
 
 Relevance is ``(predictions, positions, units)`` and never negative; activations, which all
-predictions of a sentence share, are ``(positions, units)``.
-"""
+predictions of a sentence share, are ``(positions, units)``."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
     """Relevance of a linear layer's output, to its inputs ``(positions, inputs)``.
 
     What reaches a unit made by the bias alone goes to the inputs in proportion to their
-    contributions to all units together, or evenly where these are 0.
-    """
+    contributions to all units together, or evenly where these are 0."""
     sizes, strengths = inputs.abs(), weight.abs()
     per_unit, stranded = _divide(relevance, sizes @ strengths.t())
     received = per_unit @ strengths * sizes
@@ -73,17 +71,17 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
     others = 1.0 / inputs.size(-1)
-    own = 1.0 - 2.0 * others
-    totals = own * sizes + others * sizes.sum(dim=-1, keepdim=True)
+    itself = 1.0 - 2.0 * others
+    totals = itself * sizes + others * sizes.sum(dim=-1, keepdim=True)
     per_unit, stranded = _divide(relevance, totals)
-    received = own * per_unit + others * per_unit.sum(dim=-1, keepdim=True)
+    received = itself * per_unit + others * per_unit.sum(dim=-1, keepdim=True)
     received = received * sizes
     return received if stranded is None else received + stranded
 
 
-def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+def residual(relevance: Tensor, stream: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``."""
-    total = kept.abs() + added.abs()
+    total = stream.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
     return relevance - to_added, to_added
 
@@ -92,8 +90,7 @@ def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     """Relevance of heads' outputs ``(predictions, queries, heads, head_dim)``, to their values.
 
     What reaches an output whose values are 0 wherever the weights are not goes to the keys in
-    proportion to their weights, ``(heads, queries, keys)``.
-    """
+    proportion to their weights, ``(heads, queries, keys)``."""
     sizes = values.abs()
     totals = torch.einsum("hqk,khd->qhd", weights, sizes)
     per_unit, stranded = _divide(relevance, totals)

@@ -4,21 +4,21 @@ Multiply the output of head ``h`` by ``xi_h = 1``: the head matters as much as t
 sentence moves with ``xi_h``, on average. One pass forward and one back give this for all heads.
 
 Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, equation of
-``I_h``: the mean over sentences of ``|d L / d xi_h|``.
-"""
+``I_h``: the mean over sentences of ``|d L / d xi_h|``."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.data_types import kind_of_model
-from fairseq_entmax.analysis.head_scaling import scaled_heads
+from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.importance.propagation import restored
-from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
+from fairseq_entmax.analysis.models.head_scaling import scaled_heads
+from fairseq_entmax.analysis.models.likelihood import loss_of_logits, unreachable
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models.adaptive import AdaptiveModel
 
@@ -48,25 +48,15 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
     check_gradient(model)
     parameter = next(model.parameters())
     dtype = torch.promote_types(parameter.dtype, torch.float32)
-    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
-    # where its input does, and here the first layer's has none
-    recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
     factors: ByHead = {}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(restored(model.modules(), "training"))
-        stack.enter_context(restored(model.parameters(), "requires_grad"))
-        stack.enter_context(restored(recomputed, "forward"))
-        stack.enter_context(torch.enable_grad())
-        model.eval().requires_grad_(False)
-        for layer in recomputed:
-            layer.forward = layer.precheckpoint_forward
+    with _with_gradients_of_factors(model), contextlib.ExitStack() as stack:
         for attention, number, module in attention_modules(model):
             shape = len(sample["target"]), module.num_heads
             factor = torch.ones(shape, dtype=dtype, device=parameter.device, requires_grad=True)
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
-        kind = kind_of_model(model)
+        kind = type_of_model(model)
         logits, _ = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
         each = loss_of_logits(logits, target, counts, getattr(model, "output_alpha", 1.0))
@@ -87,6 +77,23 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
         }
         for attention, layers in factors.items()
     }
+
+
+@contextlib.contextmanager
+def _with_gradients_of_factors(model: AdaptiveModel) -> Iterator[None]:
+    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
+    # where its input does, and here the first layer's has none
+    recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
+    with (
+        restored(model.modules(), "training"),
+        restored(model.parameters(), "requires_grad"),
+        restored(recomputed, "forward"),
+        torch.enable_grad(),
+    ):
+        model.eval().requires_grad_(False)
+        for layer in recomputed:
+            layer.forward = layer.precheckpoint_forward
+        yield
 
 
 def check_gradient(model: Any) -> None:

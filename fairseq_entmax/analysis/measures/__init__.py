@@ -1,7 +1,6 @@
 """The measures of heads, each in a file of its own, and where they are registered.
 
-Light: help and wrong options are told without torch.
-"""
+Light: help and wrong options are told without torch."""
 
 from __future__ import annotations
 
@@ -46,10 +45,10 @@ def register_measure(measure: Measure) -> None:
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", measure.name):
         raise ValueError(f"a measure is called {measure.name!r}: use letters, digits and _")
     names = {number.name for number in measure.numbers}
-    own = {measure.name, *measure.fields(), *measure.layer_fields()}
+    names_of_fields = {measure.name, *measure.fields(), *measure.layer_fields()}
     for other in _MEASURES.values():
         fields = {other.name, *other.fields(), *other.layer_fields()}
-        taken = own & (fields | _RESERVED) or names & {n.name for n in other.numbers}
+        taken = names_of_fields & (fields | _RESERVED) or names & {n.name for n in other.numbers}
         if taken:
             raise ValueError(
                 f"the measure {measure.name} calls something {sorted(taken)[0]!r}, as the measure "

@@ -1,7 +1,6 @@
 """What a measure is: how it is called, worked out, written and shown, all in one object.
 
-Light: what names a measure is there without torch, which only the work itself imports.
-"""
+Light: what names a measure is there without torch, which only the work itself imports."""
 
 from __future__ import annotations
 
@@ -120,8 +119,7 @@ class Measure:
         """The fields of a head, each with its JSON Schema, which allows null.
 
         Made from :attr:`numbers`: each stands in the field itself, or in an object of several.
-        A reader without this measure knows the fields that its numbers are in, and no others.
-        """
+        A reader without this measure knows the fields that its numbers are in, and no others."""
         return self._fields(of_layer=False)
 
     def layer_fields(self) -> dict[str, JsonSchema]:
@@ -174,8 +172,7 @@ class WeightMeasure(Measure):
         """The fields of a head. Not called where nothing was added.
 
         Unless a measure says otherwise: the mean of the sum that has the name of the number's
-        place, its last key, for each of :attr:`numbers`.
-        """
+        place, its last key, for each of :attr:`numbers`."""
         fields: Fields = {}
         for number in self.numbers:
             name, *inner = number.place

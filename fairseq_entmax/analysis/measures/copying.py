@@ -3,8 +3,7 @@
 Words are tokens of the model, subwords such as it has them. A token of the target is in the
 source where the source's dictionary has the same symbol, and the sentence has it; special symbols,
 ``<unk>`` among them, are no words. What was or is to be said is that of the text that the decoder
-was given: the reference, or what the model generated.
-"""
+was given: the reference, or what the model generated."""
 
 from __future__ import annotations
 
@@ -66,12 +65,12 @@ class CopyAgreement(WeightMeasure):
         places = weights.batch.places_of_words
         if places is None or weights.attention != CROSS:
             return
-        said = places["now"]
-        count = said.sum(dim=2)
+        is_place = places["now"]
+        count = is_place.sum(dim=2)
         counted = weights.queries.real & (count > 0)
-        largest = said[:, None].expand_as(weights.weights)
+        largest = is_place[:, None].expand_as(weights.weights)
         sums.add_mean("largest", largest.gather(3, weights.maximum[..., None])[..., 0], counted)
-        on_word = (weights.weights * said[:, None]).sum(dim=3)
+        on_word = (weights.weights * is_place[:, None]).sum(dim=3)
         sums.add_mean("support", on_word > 0, counted)
         sums.add_mean("weight", on_word, counted)
         shares = (count / weights.attendable).masked_fill(~counted, 0.0)

@@ -21,8 +21,7 @@ class Entropy(WeightMeasure):
 class Diversity(WeightMeasure):
     """The divergence of a layer's heads, its mean over queries with two keys or more.
 
-    Of one head alone there is none.
-    """
+    Of one head alone there is none."""
 
     name, title = "diversity", "Diversity of the layer"
     meaning = (

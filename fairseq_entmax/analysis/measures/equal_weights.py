@@ -22,8 +22,7 @@ def groups_made(values: Dictionary[str, float | None]) -> str | None:
     """What groups of equal weight a head's mapping makes: runs, clusters or, None, neither.
 
     By its values, since weights cannot say whether two are equal by chance. With a strength of
-    0 it makes none; a head without that strength has None, or NaN.
-    """
+    0 it makes none; a head without that strength has None, or NaN."""
     for name, kind in _MADE_BY.items():
         value = values.get(name)
         if value is not None and value > 0:

@@ -6,13 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import (
-    Fields,
-    JsonSchema,
-    Measure,
-    Number,
-    number_schema,
-)
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, Measure, Number, number_schema
 
 
 def _value(name: str, title: str, meaning: str, **other: Any) -> Number:
@@ -63,8 +57,7 @@ def may_leave_out(head: Fields) -> bool:
 class HeadValues(Measure):
     """The numbers of a head's mapping, by name: learned ones, and those that stay as they are.
 
-    Null where other heads of the layer have one and this one's mapping does not.
-    """
+    Null where other heads of the layer have one and this one's mapping does not."""
 
     name = "values"
 

@@ -22,8 +22,7 @@ Summarization*, sections 5.1 and 5.2. What the papers leave open is decided here
 - Named entities: for each sentence, the attention on tokens of named entities by that on tokens
   of words. Means over sentences, as above.
 
-For the last two the queries are all tokens that are not padding, ends of sentences included.
-"""
+For the last two the queries are all tokens that are not padding, ends of sentences included."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch
+    from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
 _LOOKS = "how often the largest weight of a word is on the word that"
@@ -83,13 +82,13 @@ class Dependencies(WeightMeasure):
         batch = weights.batch.annotated
         if batch is None or not batch.relations or weights.attention != ENCODER_SELF:
             return
-        largest, looked_at = _between_words(weights.wide, batch).max(dim=-1)
+        largest, looked_at = _between_words(weights.float64, batch).max(dim=-1)
         looked_at = looked_at.masked_fill(largest <= 0, -1)  # (batch, heads, words)
         sums.labels["arcs"] = batch.relations
         size, words = len(batch.relations), (batch.arc_dependent, batch.arc_head)
         for direction, (query, key) in ((TO_HEAD, words), (TO_DEPENDENT, words[::-1])):
             right = looked_at[batch.arc_sentence, :, query] == key.unsqueeze(1)  # (arcs, heads)
-            hits = weights.wide.new_zeros(size, weights.wide.size(1))
+            hits = weights.float64.new_zeros(size, weights.float64.size(1))
             sums.add(direction, hits.index_add_(0, batch.arc_relation, right.double()).t())
         sums.add("arcs", batch.arc_relation.bincount(minlength=size))
 
@@ -192,8 +191,7 @@ def _between_words(weights: Tensor, batch: AnnotatedBatch) -> Tensor:
     """Attention between words, ``(batch, heads, words, words)``, times the query's subwords.
 
     In float64 sums are exact unless the numbers differ by more than 2**25, so that the order of adding
-    does not decide between words of equal weight.
-    """
+    does not decide between words of equal weight."""
     size, heads, length, _ = weights.shape
     # What is part of no word is gathered behind the words, and cut off
     word = batch.word.masked_fill(batch.word < 0, batch.words)

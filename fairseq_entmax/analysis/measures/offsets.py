@@ -1,8 +1,7 @@
 """Where a head looks, counted from the query: relative offsets, and positional heads.
 
 An offset is the key's place in its sentence less the query's, both from 0. The query of the
-decoder that predicts token i has place i.
-"""
+decoder that predicts token i has place i."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ def positional_role(
     """The offset that a head looks at (Voita et al., section 5.1), or None.
 
     A maximum there in 90 % of the queries that have a key there, and in more than half of all, so that
-    what is so at the ends of sentences alone is no role. Confidence is the mean weight there.
-    """
+    what is so at the ends of sentences alone is no role. Confidence is the mean weight there."""
     shares = [
         (share, name)
         for name, share in offsets["share"].items()

@@ -1,8 +1,7 @@
 """What several measures have in common: the weights of a batch, and sums over batches.
 
 Weights are ``(batch, heads, queries, keys)``, one row of probabilities for each query, zero
-at padding. Where several keys share the largest weight, the leftmost counts as the maximum.
-"""
+at padding. Where several keys share the largest weight, the leftmost counts as the maximum."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.batch import Batch
+    from fairseq_entmax.analysis.data.batch import Batch
 
 
 class LayerWeights:
@@ -47,14 +46,14 @@ class LayerWeights:
         return torch.special.entr(self.weights).sum(dim=-1)
 
     @cached_property
-    def wide(self) -> Tensor:
+    def float64(self) -> Tensor:
         """The weights in float64."""
         return self.weights.double()
 
     @cached_property
     def received(self) -> Tensor:
         """The weight that each key gets from all queries together: ``(batch, heads, keys)``."""
-        return (self.queries.real.double()[:, None, None, :] @ self.wide).squeeze(2)
+        return (self.queries.real.double()[:, None, None, :] @ self.float64).squeeze(2)
 
     @cached_property
     def on_tags(self) -> Tensor:
@@ -119,17 +118,20 @@ class Sums(dict[str, "Tensor"]):
         count = self.get(f"{name}/count")
         return None if count is None or not count.any() else self[name] / count
 
+    def total_mean(self, name: str) -> float | None:
+        """The mean of a sum that is one number."""
+        mean = self.mean(name)
+        return None if mean is None else float(mean)
+
     def of(self, name: str, head: int) -> float | None:
         """The mean of one head."""
         count = self.get(f"{name}/count")
-        own = count if count is None or not count.dim() else count[head]
-        return None if own is None or own == 0 else float(self[name][head] / own)
+        number = count if count is None or not count.dim() else count[head]
+        return None if number is None or number == 0 else float(self[name][head] / number)
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
-    """The weight on given keys, ``(batch, heads, queries, n)``; 0 where there is no such key.
-
-    ``keys`` are indices ``(batch, queries, n)``; ``exists`` says whether the query may look there.
-    """
+    """The weight on keys with the indices ``(batch, queries, n)``: ``(batch, heads, queries, n)``; 0
+    where ``exists`` says that the query may not look there."""
     index = keys[:, None].expand(-1, weights.size(1), -1, -1)
     return weights.gather(3, index).mul_(exists[:, None])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
-
-if TYPE_CHECKING:
-    from fairseq_entmax.analysis.tokens import TokenTable
 
 RARE_RANK = 500
 
@@ -38,25 +35,13 @@ class RareWord(WeightMeasure):
     )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        from fairseq_entmax.analysis.tokens import rare_tokens
+        from fairseq_entmax.analysis.data.tokens import rarest, rarest_so_far
 
         table = weights.batch.table
         if table is None or weights.keys is not weights.batch.source:
             return
-        if weights.attention == DECODER_SELF:
-            self._update_of_text(weights, sums, table)
-            return
-        first, two, rank = rare_tokens(table, weights.keys.tokens)
-        counted = weights.queries.real & (rank >= RARE_RANK)[:, None]
-        for name, places in (("rarest", first), ("two_rarest", two)):
-            of_heads = places[:, None].expand(-1, weights.maximum.size(1), -1)
-            sums.add_mean(name, of_heads.gather(2, weights.maximum), counted)
-
-    def _update_of_text(self, weights: LayerWeights, sums: Sums, table: TokenTable) -> None:
-        from fairseq_entmax.analysis.tokens import rarest_so_far
-
         ranks = table.rank[weights.keys.tokens]
-        first, second = rarest_so_far(ranks)
+        first, second = (rarest_so_far if weights.attention == DECODER_SELF else rarest)(ranks)
         counted = weights.queries.real & (first >= RARE_RANK)
         of_heads = ranks[:, None].expand(-1, weights.maximum.size(1), -1)
         looked_at = of_heads.gather(2, weights.maximum)
@@ -87,12 +72,12 @@ class FinalPunctuation(WeightMeasure):
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         import torch
 
-        from fairseq_entmax.analysis.tokens import DECLARATIVE, INTERROGATIVE, final_punctuation
+        from fairseq_entmax.analysis.data import tokens
 
         table, keys, rows = weights.batch.table, weights.keys, weights.weights
         if table is None or weights.attention == DECODER_SELF:
             return
-        place, ending = final_punctuation(table, keys.tokens, ~keys.real | keys.end)
+        place, ending = tokens.final_punctuation(table, keys.tokens, ~keys.real | keys.end)
         index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
         on_mark = rows.gather(3, index).squeeze(3)
         counted = weights.queries.real
@@ -100,5 +85,6 @@ class FinalPunctuation(WeightMeasure):
             # The mark's own query, and that of the end of the sentence, are no words
             positions = torch.arange(rows.size(2), device=rows.device)
             counted = counted & ~weights.queries.end & (positions != place[:, None])
-        for name, kind in (("interrogative", INTERROGATIVE), ("declarative", DECLARATIVE)):
+        kinds = {"interrogative": tokens.INTERROGATIVE, "declarative": tokens.DECLARATIVE}
+        for name, kind in kinds.items():
             sums.add_mean(name, on_mark, counted & (ending == kind)[:, None])

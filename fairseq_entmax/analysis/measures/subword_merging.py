@@ -47,8 +47,7 @@ def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
     """The weight that each token puts on the rest of its word; on itself in a word of one token.
 
     ``words`` has the same number for the tokens of one word, which stand side by side; -1 outside
-    of words, where the mass is 0.
-    """
+    of words, where the mass is 0."""
     import torch
 
     length = words.size(1)
@@ -77,8 +76,7 @@ def merging_by_word(mass: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor
     """Subword-merging scores (Correia et al., section 5.2), at the first token of each word.
 
     The largest weight that any token of the word puts on the rest of it; for a word of one token
-    the weight on itself. Also whether a word begins at a token, and whether it has several.
-    """
+    the weight on itself. Also whether a word begins at a token, and whether it has several."""
     import torch
 
     length = words.size(1)

@@ -31,8 +31,7 @@ def with_ablations(
     """An analysis whose heads have what each score changes without them.
 
     Heads that were removed alone get ``ablation``, score to change, and ``significant``, a list of
-    scores; the document gets numbers ``ablation-SCORE``.
-    """
+    scores; the document gets numbers ``ablation-SCORE``."""
     removed: dict[str, Removed] = {}
     for path in paths:
         content = _parsed(path)

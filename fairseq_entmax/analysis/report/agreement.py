@@ -3,8 +3,7 @@
 Spearman's correlation over heads of relevance, gradient or confidence with what ``ablate`` finds
 lost without each, with an interval, since models have few heads: by Fisher's transformation, with
 the standard error of Bonett and Wright 2000, *Sample size requirements for estimating Pearson,
-Kendall and Spearman correlations*, equation 3.
-"""
+Kendall and Spearman correlations*, equation 3."""
 
 from __future__ import annotations
 
@@ -80,14 +79,14 @@ def _of_groups(points: Sequence[_Point]) -> Iterator[tuple[Any, ...]]:
     names = [name for name in ATTENTIONS if any(point[0] == name for point in points)]
     for name in names if len(names) > 1 else ():
         groups[name] = [point for point in points if point[0] == name]
-    for heads, own in groups.items():
-        value = _spearman(own)
+    for heads, members in groups.items():
+        value = _spearman(members)
         if value is not None:
-            yield heads, len(own), value, *interval(value, len(own))
+            yield heads, len(members), value, *interval(value, len(members))
     layers: dict[tuple[str, int], list[_Point]] = {}
     for point in points:
         layers.setdefault(point[:2], []).append(point)
-    inner = [(len(own), _spearman(own)) for own in layers.values()]
+    inner = [(len(members), _spearman(members)) for members in layers.values()]
     known = [(number, value) for number, value in inner if value is not None]
     if len(known) > 1:
         numbers, values = zip(*known, strict=True)
@@ -118,17 +117,17 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
     sentences = []
     for model, score in dict.fromkeys((one.model, one.score) for one in found):
         every = [one for one in found if (one.model, one.score) == (model, score)]
-        own = [one for one in every if one.heads == ALL]
+        over_all = [one for one in every if one.heads == ALL]
         inner = [one for one in every if one.heads == WITHIN]
-        if not own:
+        if not over_all:
             continue
-        parts = "; ".join(f"{one.measure} {_verdict(one)} ({_text(one)})" for one in own)
+        parts = "; ".join(f"{one.measure} {_verdict(one)} ({_text(one)})" for one in over_all)
         within = ", ".join(f"{one.measure} {_text(one)}" for one in inner)
         sentences.append(
-            f"{model}, {own[0].number} heads removed one at a time, ranked by how much worse the "
+            f"{model}, {over_all[0].number} heads removed one at a time, ranked by how much worse the "
             f"{score} is without each: {parts}."
             + (f" Among heads of one layer: {within}." if within else "")
-            + _warning(own)
+            + _warning(over_all)
         )
     return sentences
 
@@ -151,9 +150,9 @@ def _verdict(one: Correlation) -> str:
     return "does so in part" if one.value >= PARTLY else "does so weakly"
 
 
-def _warning(own: Sequence[Correlation]) -> str:
+def _warning(correlations: Sequence[Correlation]) -> str:
     """What is not to be concluded from relevance."""
-    for one in own:
+    for one in correlations:
         if one.measure != COMPARED[0]:
             continue
         low = one.low or 0

@@ -41,24 +41,15 @@ DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
 # For numbers in cells, from small to large; a dark page turns it round
 HEAT = ("#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72")
 
+_TEXT = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
 PAPER: dict[str, Any] = {
     "background": "white",
     "font": "sans-serif",
     "view": {"stroke": "#999999"},
     "range": {"heatmap": list(HEAT)},
-    "axis": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "gridColor": "#e4e4e4",
-    },
+    "axis": {**_TEXT, "gridColor": "#e4e4e4"},
     "header": {"labelFontSize": 13, "titleFontSize": 13},
-    "legend": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelLimit": 300,
-    },
+    "legend": {**_TEXT, "labelLimit": 300},
 }
 
 
@@ -100,14 +91,9 @@ def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for head in entry["heads"]:
-                place = {
-                    "model": model["name"],
-                    "attention": entry["attention"],
-                    "layer": entry["layer"],
-                    "head": head["head"],
-                    "name": head_name(entry["layer"], head["head"]),
-                }
-                yield place, head
+                place = {key: entry[key] for key in ("attention", "layer")}
+                name = head_name(entry["layer"], head["head"])
+                yield {"model": model["name"], **place, "head": head["head"], "name": name}, head
 
 
 def head_name(layer: int, head: int) -> str:
@@ -195,11 +181,8 @@ def grid(
     column: tuple[str, Sequence[str]],
     size: tuple[int, int] | None = None,
 ) -> alt.FacetChart:
-    """Panels in rows and columns, each a field with its values in order, those that occur.
-
-    Rows and columns change places where that keeps the panels within a page's width; a single
-    row is broken into lines.
-    """
+    """Panels in rows and columns, each a field with those of its values in order that occur; the two
+    change places where that keeps within a page's width, and a single row is broken into lines."""
     down, across = present(rows, *row), present(rows, *column)
     if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
         if len(down) == 1:
@@ -258,9 +241,6 @@ def layered(rows: list[Row], *charts: alt.Chart) -> Panel:
 
 
 def rounded(value: float) -> float:
-    """Six digits: three more than a figure shows, so that they are not rounded twice.
-
-    What is below 1 stays so: the density of a head that leaves out a single key is not 1.
-    """
+    """Six digits, three more than a figure shows; what is below 1, such as a density, stays so."""
     short = float(f"{value:.6g}")
     return value if short == 1 else short

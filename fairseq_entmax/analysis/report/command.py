@@ -9,7 +9,7 @@ from fairseq_entmax.analysis.arguments import chosen_names
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 
-def own_parser() -> argparse.ArgumentParser:
+def report_parser() -> argparse.ArgumentParser:
     """Of the command's options."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax report",
@@ -56,11 +56,8 @@ def own_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the report, then print what is in it.
-
-    The file appears when it is whole; whatever goes wrong before, it has not changed.
-    """
-    options = own_parser().parse_args(arguments)
+    """Write the report, whole or not at all, then print what is in it."""
+    options = report_parser().parse_args(arguments)
     for option in ("formats", "figure_names"):
         if getattr(options, option) is not None and options.figures is None:
             name = option.replace("_", "-")

@@ -117,9 +117,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
     """Jensen-Shannon divergence between the heads of a layer, a line a model."""
     rows = [
         {
-            "model": model["name"],
-            "attention": entry["attention"],
-            "layer": entry["layer"],
+            **{"model": model["name"], "attention": entry["attention"], "layer": entry["layer"]},
             "place": place,
             "diversity": charts.rounded(entry["diversity"]),
         }

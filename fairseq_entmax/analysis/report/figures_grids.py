@@ -27,8 +27,8 @@ def grids(analysis: Analysis) -> Iterator[Drawable]:
         name = file_name(number)
         yield Drawable(name, number.is_main, partial(_grid, analysis, number, name, models))
         for suffix, model in charts.model_suffixes(models):
-            own = name + suffix
-            yield Drawable(own, False, partial(_grid, analysis, number, own, [model]))
+            draw = partial(_grid, analysis, number, name + suffix, [model])
+            yield Drawable(name + suffix, False, draw)
 
 
 def file_name(number: Number) -> str:
@@ -134,8 +134,8 @@ def _chart(
         y=alt.Y("layer:O", scale=alt.Scale(domain=layers, **bands)),
     )
     if is_page:
-        told: list[Any] = ["layer:O", "head:O", alt.Tooltip("value:Q", format=".4~g"), "roles:N"]
-        base = base.encode(tooltip=told)
+        value = alt.Tooltip("value:Q", format=".4~g")
+        base = base.encode(tooltip=["layer:O", "head:O", value, "roles:N"])
     ink = (
         alt.when("!isValid(datum.value)")
         .then(alt.value("gray"))

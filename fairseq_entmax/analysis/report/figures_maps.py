@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_entmax.analysis.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
 from fairseq_entmax.analysis.report.labels import in_places
@@ -49,8 +49,8 @@ def maps(analysis: Analysis) -> Iterator[Drawable]:
         for number, entry in enumerate(analysis["maps"]):
             places = _places(analysis, entry, attention)
             # With the model's number where each has a text of its own
-            own = entry.get("model")
-            tag = f"{entry['sentence']}{'' if own is None else f'by{own}'}_{attention}"
+            writer = entry.get("model")
+            tag = f"{entry['sentence']}{'' if writer is None else f'by{writer}'}_{attention}"
             for layer, head in sorted({(p.item["layer"], h) for p in places for h in p.heads}):
                 having = [p for p in places if p.item["layer"] == layer and head in p.heads]
                 name, is_usual = f"map_{tag}_{layer}_{head}", not number and (layer, head) == usual
@@ -183,17 +183,17 @@ def map_rows(weights: np.ndarray, groups: np.ndarray | None, is_causal: bool) ->
     Weights and, where the mapping makes some, numbers of groups are ``(queries, keys)``. Of keys
     behind a query that is causal there are no rows."""
     numbers = np.zeros(weights.shape, int) if groups is None else groups.astype(int)
-    for query, (row, own) in enumerate(zip(weights, numbers, strict=True)):
+    for query, (row, members) in enumerate(zip(weights, numbers, strict=True)):
         seen = query + 1 if is_causal else len(row)
-        joined = (own[1:] == own[:-1]) & (own[1:] != 0)
+        joined = (members[1:] == members[:-1]) & (members[1:] != 0)
         begins = [0, *(np.flatnonzero(~joined) + 1).tolist()]
         spans = list(zip(begins, [*begins[1:], len(row)], strict=True))
-        firsts = [int(own[begin]) for begin, _ in spans if row[begin] > 0]
+        firsts = [int(members[begin]) for begin, _ in spans if row[begin] > 0]
         apart = sorted({number for number in firsts if number and firsts.count(number) > 1})
         for begin, end in spans:
             if begin >= seen:
                 continue
-            number = int(own[begin])
+            number = int(members[begin])
             yield {
                 "query": query,
                 "from": begin,

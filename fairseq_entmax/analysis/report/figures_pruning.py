@@ -75,14 +75,10 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
             continue
         rows.append(
             {
-                "panel": panel,
-                "mapping": row["mapping"],
-                "model": row["model"],
-                "kind": kind,
+                **{"panel": panel, "mapping": row["mapping"], "model": row["model"], "kind": kind},
                 "heads": sum(sum(row[name]) for name in counted),
                 "layers": "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS),
-                "BLEU": row["BLEU"],
-                "parameters": row["parameters"],
+                **{name: row[name] for name in ("BLEU", "parameters")},
             }
         )
     return rows if any(row["kind"] in ("pruned", "scratch") for row in rows) else []

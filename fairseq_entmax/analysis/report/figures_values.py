@@ -1,7 +1,4 @@
-"""Figures of what heads learned, such as α: while the model trained, and at the end.
-
-After Correia et al. 2019, figures 2 and 3.
-"""
+"""Figures of what heads learn, such as α (after Correia et al. 2019, figures 2 and 3)."""
 
 from __future__ import annotations
 
@@ -50,14 +47,14 @@ def _rows(model: dict[str, Any], name: str) -> list[Row]:
     record = model["records"][name]
     step = -(-len(record) // MOST_POINTS)
     # Counted from the end: the last value is the model's own
-    kept = record[::-1][::step][::-1]
-    if kept[0] is not record[0]:
-        kept = [record[0], *kept]
+    course = record[::-1][::step][::-1]
+    if course[0] is not record[0]:
+        course = [record[0], *course]
     mappings = {
         (one["attention"], str(one["layer"])): one["mapping"] for one in model["attentions"]
     }
     rows = []
-    for attention, layers in kept[-1]["values"].items():
+    for attention, layers in course[-1]["values"].items():
         for layer, last in layers.items():
             learns = _learning(mappings.get((attention, layer)), name, len(last))
             for head, final in enumerate(last):
@@ -68,9 +65,9 @@ def _rows(model: dict[str, Any], name: str) -> list[Row]:
                         one["update"],
                         one["values"].get(attention, {}).get(layer, [])[head : head + 1],
                     )
-                    for one in kept
+                    for one in course
                 ]
-                known = [(update, own[0]) for update, own in lines if own and own[0] is not None]
+                known = [(at, one[0]) for at, one in lines if one and one[0] is not None]
                 shared = len(last) == 1
                 rows.append(
                     {
@@ -154,12 +151,12 @@ def histograms(analysis: Analysis) -> list[Figure]:
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for name in entry["learned"]:
-                own = [head["values"].get(name) for head in entry["heads"]]
-                learns = _learning(entry["mapping"], name, len(own))
+                of_heads = [head["values"].get(name) for head in entry["heads"]]
+                learns = _learning(entry["mapping"], name, len(of_heads))
                 values.setdefault(name, []).extend(
                     (model["name"], entry["attention"], value)
-                    for value, is_own in zip(own, learns, strict=True)
-                    if is_own and value is not None
+                    for value, is_learned in zip(of_heads, learns, strict=True)
+                    if is_learned and value is not None
                 )
     return [
         _histogram(analysis, head_value(name), known) for name, known in values.items() if known

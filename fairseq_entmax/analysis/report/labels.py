@@ -26,11 +26,8 @@ def lines_of(name: str, length: float) -> list[str]:
 
 
 def expression_of(value: str | Sequence[Any]) -> str:
-    """Strings, in lists or alone, as an expression of Vega.
-
-    As JSON, but for the string "if": Vega 6 takes it for its function, and then looks for a
-    signal of that name. As a key it does not.
-    """
+    """Strings, in lists or alone, as an expression of Vega: as JSON, but for the string "if", which
+    Vega 6 takes for its function where it is no key."""
     if isinstance(value, str):
         return '"i"+"f"' if value == "if" else json.dumps(value)
     return f"[{', '.join(map(expression_of, value))}]"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fairseq_entmax.analysis.document.summary import missing_records
 from fairseq_entmax.analysis.measures import importance_measures
 from fairseq_entmax.analysis.start_and_end import RESOLUTIONS, StartAndEnd, rank_correlation
-from fairseq_entmax.analysis.summary import missing_records
 
 Row = dict[str, Any]
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.document import rounded
-from fairseq_entmax.analysis.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
+from fairseq_entmax.analysis.document.summary import search_text
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
+from fairseq_entmax.analysis.report.model_table import model_columns
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
-from fairseq_entmax.analysis.summary import search_text
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Significant, of every number in the page: it rounds once more, and not the same way twice
@@ -26,10 +27,6 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Instead of how the sentences of maps were chosen
 OWN = "The sentences are your own, as they were given to fairseq-entmax look."
-_OF_MODEL = (
-    *("name", "checkpoint", "architecture", "parameters", "updates", "loss"),
-    *("copying", "output", "generated", "classification"),
-)
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:
@@ -56,10 +53,7 @@ def first_measure(analysis: dict[str, Any]) -> str | None:
 
 
 def page_data(
-    analysis: dict[str, Any],
-    figures: Iterable[Any],
-    charts: dict[str, Any],
-    measure: str | None,
+    analysis: dict[str, Any], figures: Iterable[Any], charts: dict[str, Any], measure: str | None
 ) -> dict[str, Any]:
     """The JSON that the page's script reads; the maps' weights stand beside it."""
     measures = measures_of(analysis)
@@ -74,7 +68,11 @@ def page_data(
         "measures": [
             {**{key: getattr(one, key) for key in shown}, "isMain": one.is_main} for one in measures
         ],
-        "models": [{key: model.get(key) for key in _OF_MODEL} for model in analysis["models"]],
+        "models": [
+            {key: model.get(key) for key in ("name", "classification")}
+            for model in analysis["models"]
+        ],
+        "modelColumns": model_columns(analysis),
         "layers": [
             {
                 "model": number,
@@ -126,8 +124,8 @@ def copies(head: dict[str, Any], layer: dict[str, Any]) -> bool:
 
 
 def role_words(head: dict[str, Any], layer: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
-    own = roles(head, analysis, layer["attention"], layer.get("copy_chance"))
-    return [COPY_HEAD] * copies(head, layer) + own
+    words = roles(head, analysis, layer["attention"], layer.get("copy_chance"))
+    return [COPY_HEAD] * copies(head, layer) + words
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
@@ -155,17 +153,14 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
 
 def joined_text(tokens: Sequence[str]) -> str:
     """The text that subwords were cut from, without the end of sentence."""
-    kept = [token for token in tokens if token != "</s>"]
-    if any(token.startswith("▁") for token in kept):
-        return "".join(kept).replace("▁", " ").strip()
-    return (" ".join(kept) + " ").replace("@@ ", "").strip()
+    words = [token for token in tokens if token != "</s>"]
+    if any(token.startswith("▁") for token in words):
+        return "".join(words).replace("▁", " ").strip()
+    return (" ".join(words) + " ").replace("@@ ", "").strip()
 
 
 def weights_block(entry: dict[str, Any]) -> str:
-    """Every weight of a sentence's maps in one byte: base64 of gzip.
-
-    They follow each other as in ``entry``: model, attention and layer, head, query, key.
-    """
+    """Every weight of a sentence's maps in one byte, in the order of ``entry``: base64 of gzip."""
     parts = [
         # In blocks, as there are several wide copies of each
         shades(weights[start : start + BLOCK]).tobytes()
@@ -200,8 +195,7 @@ def shades(weights: np.ndarray) -> np.ndarray:
 
     Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read back as
     ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1, and
-    where the byte is 1 by at most ``1 / 255^2``.
-    """
+    where the byte is 1 by at most ``1 / 255^2``."""
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)
 

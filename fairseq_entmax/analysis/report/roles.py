@@ -4,8 +4,7 @@ A head has a role where a measure is clearly above what it would be by chance or
 alone; :func:`explanations` has the rules, in numbers, after Voita et al. 2019, sections 5.1 to 5.3,
 and Baan et al. 2019, section 5.3. From 50 arcs on the standard error of an accuracy is at most 7
 points. Of subword merging either share alone does not tell: a head that looks at the current token
-has the one over all words, one that looks at the previous token that over words of several.
-"""
+has the one over all words, one that looks at the previous token that over words of several."""
 
 from __future__ import annotations
 
@@ -62,10 +61,7 @@ _Role = tuple[float, str]
 
 
 def roles(
-    head: dict[str, Any],
-    analysis: dict[str, Any],
-    attention: str,
-    copy_chance: float | None = None,
+    head: dict[str, Any], analysis: dict[str, Any], attention: str, copy_chance: float | None = None
 ) -> list[str]:
     """The roles of one head, the strongest first, roles by shape behind the others.
 
@@ -148,10 +144,7 @@ def _linguistic(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Rol
         ):
             accuracy, baseline = accuracies[direction], known[direction]["baseline"]
             if accuracy is not None and baseline is not None and _is_above(accuracy, baseline):
-                yield (
-                    accuracy,
-                    f"{words}, {_percent(accuracy)} (baseline {_percent(baseline)})",
-                )
+                yield (accuracy, f"{words}, {_percent(accuracy)} (baseline {_percent(baseline)})")
 
     entities, expected = head["named_entity"], annotations.get("named_entities")
     if entities is not None and expected is not None and _is_above(entities, expected):

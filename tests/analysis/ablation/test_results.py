@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest
 
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
 from fairseq_entmax.analysis.ablation.results import bleu_metric, compare, holm, paired_bootstrap
-from fairseq_entmax.analysis.generation import search_options
+from fairseq_entmax.analysis.data.generation import search_options
 from fairseq_entmax.summaries.rouge import Rouge
 
 REFERENCES = [f"the {word} man went up to the house of {word} ." for word in "abcdefgh"]

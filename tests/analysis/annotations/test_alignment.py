@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from fairseq_entmax.analysis.annotations.alignment import (
+from fairseq_entmax.analysis.data.annotations.alignment import (
     NO_WORD,
     DifferentTextError,
     align,
     letters,
     subword_letters,
 )
-from fairseq_entmax.analysis.tokens import SENTENCEPIECE, SUBWORD_NMT
+from fairseq_entmax.analysis.data.tokens import SENTENCEPIECE, SUBWORD_NMT
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairseq_entmax.analysis.annotations.conllu import ConlluFile, Token, Word
+from fairseq_entmax.analysis.data.annotations.conllu import ConlluFile, Token, Word
 
 CONTRACTION = """\
 # sent_id = 1

@@ -13,10 +13,10 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
-from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.collect import AnnotationCounts
-from fairseq_entmax.analysis.statistics import LayerStatistics
+from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.data.batch import Batch, Side
+from fairseq_entmax.analysis.passes.collect import AnnotationCounts
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 from tests.analysis.annotations.test_conllu import line
 from tests.analysis.test_tokens import dictionary as of_symbols

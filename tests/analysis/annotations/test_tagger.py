@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from fairseq_entmax.analysis.annotations.conllu import ConlluFile
-from fairseq_entmax.analysis.annotations.tagger import _rows, tag
+from fairseq_entmax.analysis.data.annotations.conllu import ConlluFile
+from fairseq_entmax.analysis.data.annotations.tagger import _rows, tag
 
 needs_spacy = pytest.mark.skipif(
     importlib.util.find_spec("spacy") is None, reason="needs the extra tagger"

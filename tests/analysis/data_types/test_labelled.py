@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fairseq_entmax.analysis import head_sensitivity, load_model, load_samples, load_task
-from fairseq_entmax.analysis.data_types.classes import FEWEST_PLACES, MOST_WORDS
+from fairseq_entmax.analysis.data.data_types.class_results import FEWEST_PLACES, MOST_WORDS
 from tests.analysis.data_types import made
 from tests.analysis.data_types.made import CLASSES, model_of
 

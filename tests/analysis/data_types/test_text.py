@@ -16,8 +16,8 @@ from fairseq_entmax.analysis import (
     load_task,
     record_attention,
 )
-from fairseq_entmax.analysis.data_types.text import MAP_TOKENS
-from fairseq_entmax.analysis.tokens import rarest_so_far
+from fairseq_entmax.analysis.data.data_types.language_model import MAP_TOKENS
+from fairseq_entmax.analysis.data.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.data_types import made
 from tests.analysis.data_types.made import LM, model_of
@@ -207,21 +207,21 @@ def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("task", "data", "model", "expected"),
+    ("case", "expected"),
     [
-        (made.CLASSES, "labels", "entmax15", "does not say how many there are"),
-        (LM, "plain", "entmax15", "give --task translation, or other data"),
-        (LM, "labels", "entmax15", "give --task sentence_prediction, or other data"),
-        (LM, "bin", "translation", "of models that translate or write summaries, and the data"),
-        ("translation", "plain", "entmax15", "of language models, and the data is pairs of texts"),
+        ((made.CLASSES, "labels", "entmax15"), "does not say how many there are"),
+        ((LM, "plain", "entmax15"), "give --task translation, or other data"),
+        ((LM, "labels", "entmax15"), "give --task sentence_prediction, or other data"),
+        ((LM, "bin", "translation"), "of models that translate or write summaries, and the data"),
+        (("translation", "plain", "entmax15"), "language models, and the data is pairs of texts"),
     ],
 )
 def test_data_and_models_of_another_task_are_refused_with_the_task_to_give(
-    texts, labelled, tiny, tmp_path, capsys, task, data, model, expected
+    texts, labelled, tiny, tmp_path, capsys, case, expected
 ):
+    task, data, model = case
     folders = {"bin": texts, "plain": tiny, "labels": labelled}
-    models = {"classifier": labelled / "sparse.pt", "translation": tiny / "plain.pt"}
-    path = f"--path={models.get(model, texts / f'{model}.pt')}"
+    path = f"--path={tiny / 'plain.pt' if model == 'translation' else texts / f'{model}.pt'}"
     given = [str(folders[data] / "bin"), f"--task={task}", path, f"--output={tmp_path / 'x'}"]
     assert cli.main(["analyze", *given, "--cpu"]) == 1
     assert expected in capsys.readouterr().err

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from fairseq_entmax.analysis.data_types.typical import (
+from fairseq_entmax.analysis.data.data_types.typical import (
     LONGEST_SHOWN,
     TypicalLengths,
     TypicalSentences,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairseq_entmax.analysis.batch import Tables
-from fairseq_entmax.analysis.statistics import LayerStatistics
+from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from tests.analysis.test_statistics import END, batch_of, cut, random_weights
 from tests.analysis.test_tokens import dictionary
 
@@ -20,7 +20,7 @@ def measured(attention, left=False, seed=0):
     """What is measured in a batch, and (head, sentence, step, weights of real keys) of its rows."""
     batch = batch_of(SOURCE, [[END, *row] for row in TARGET], None, left)
     previous = batch.target.tokens
-    batch = replace(batch, said=previous.masked_fill(previous < 4, -1))
+    batch = replace(batch, target_in_source=previous.masked_fill(previous < 4, -1))
     weights = random_weights(batch, attention, seed=seed)
     statistics = LayerStatistics(attention, 3, ["copy_agreement", "relative_position"])
     statistics.update(weights, batch)
@@ -81,4 +81,4 @@ def test_two_dictionaries_have_words_in_common_by_their_symbols():
     rows = torch.tensor([[4, 5, END]]), torch.tensor([[END, 6, 4, 5, 3]])
     net_input = {"src_tokens": rows[0], "prev_output_tokens": rows[1]}
     batch = Tables(task, torch.device("cpu")).batch({"net_input": net_input})
-    assert batch.said.tolist() == [[-1, source.index("a"), source.index("c"), -1, -1]]
+    assert batch.target_in_source.tolist() == [[-1, source.index("a"), source.index("c"), -1, -1]]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis import summary
+from fairseq_entmax.analysis.document import summary
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from tests.analysis.report.synthetic import synthetic_analysis
@@ -12,8 +12,7 @@ from tests.analysis.test_statistics import measured, one_sentence
 
 def of_row(*weights, dtype=torch.float32):
     row = torch.tensor(weights, dtype=dtype)
-    n = len(weights)
-    statistics = measured(row.expand(1, 1, n, n), one_sentence(n))
+    statistics = measured(row.expand(1, 1, len(row), len(row)), one_sentence(len(row)))
     return statistics.results()["heads"][0]["equal_weights"]
 
 

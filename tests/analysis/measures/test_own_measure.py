@@ -6,6 +6,7 @@ That ``analyze`` makes it and the report draws it is tested by the example of do
 import pytest
 
 from fairseq_entmax.analysis import document
+from fairseq_entmax.analysis.document.schema import schema
 from fairseq_entmax.analysis.measures import (
     _MEASURES,
     Number,
@@ -14,9 +15,8 @@ from fairseq_entmax.analysis.measures import (
     numbers_of,
     register_measure,
 )
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.schema import schema
-from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from fairseq_entmax.analysis.maps import encode_groups, encode_weights, numbered_groups
+from fairseq_entmax.analysis.document.maps import encode_groups, encode_weights, numbered_groups
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.mappings import fusedmax, oscarmax
 

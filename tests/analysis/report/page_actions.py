@@ -72,8 +72,7 @@ def select(page, *place):
 
 def wait_for_map(page, *place):
     page.wait_for_function(
-        "key => document.getElementById('map-panels').dataset.shown?.endsWith(key)",
-        arg=key(*place),
+        "key => document.getElementById('map-panels').dataset.shown?.endsWith(key)", arg=key(*place)
     )
 
 

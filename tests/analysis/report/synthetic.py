@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import torch
 
-from fairseq_entmax.analysis.maps import encode_weights
+from fairseq_entmax.analysis.document.maps import encode_weights
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.functional import entmax

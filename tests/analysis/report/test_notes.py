@@ -7,8 +7,8 @@ import pytest
 
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
+from fairseq_entmax.analysis.document.summary import as_table
 from fairseq_entmax.analysis.report.notes import chosen_text, courses, importance_rows
-from fairseq_entmax.analysis.summary import as_table
 from tests.analysis.report.synthetic import synthetic_analysis
 
 EARLIER = Path(__file__).parent.parent / "data" / "analysis-version-2-earlier.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_entmax.analysis.maps import decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded_groups
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups

@@ -33,44 +33,16 @@ function dataInWords(data) {
   return { title: `${data.source_lang} → ${data.target_lang}`, counts: [sentences, tokens] };
 }
 
-const MODEL_COLUMNS = [
-  ["Model", (model) => model.name],
-  ["Architecture", (model) => model.architecture],
-  [report.data.kind === "labelled" ? "Attention (encoder-self)" : "Attention", (model, number) => mappingsOf(number)],
-  ...columnsOf("classification", ["Pooling", ({ pooling }) => poolingMappings(pooling)]),
-  ["Heads", (model, number) => grouped(heads.filter((head) => head.model === number).length)],
-  ["Parameters", (model) => grouped(model.parameters)],
-  ["Updates", (model) => grouped(model.updates)],
-  [lossTitle(), (model) => decimal(model.loss)],
-  ...columnsOf("classification", ["Accuracy", ({ accuracy }) => percent(accuracy, 1)]),
-  ...columnsOf("generated", ["Tokens generated", ({ tokens }) => grouped(tokens)]),
-  ...columnsOf("generated", ["Without a word", ({ empty }) => grouped(empty)]),
-  ...columnsOf("generated", ["Of the longest length", ({ longest }) => grouped(longest)]),
-  ...columnsOf("copying", ["Copied (1 − g)", ({ share }) => percent(share)]),
-  ...columnsOf("copying", ["Unreachable", ({ unreachable }) => grouped(unreachable)]),
-  ...columnsOf("output", ["Words with a probability", ({ support }) => decimal(support, 1)]),
-  ...columnsOf("output", ["Targets without", ({ unreachable }) => grouped(unreachable)]),
-  ["Checkpoint", (model) => model.checkpoint],
-];
-
-function lossTitle() {
-  if (report.data.kind === "labelled") {
-    return "Loss (nats a text)";
-  }
-  return report.search === null ? "Loss (nats a token)" : "Loss of its text (nats a token)";
-}
-
-/* A column of what only some analyses, or some models of one, have. */
-function columnsOf(field, [title, text]) {
-  const isThere = report.models.some((model) => model[field]);
-  return isThere ? [[title, (model) => (model[field] ? text(model[field]) : NOTHING)]] : [];
-}
-
-/* The mappings of a model's layers, each once. */
-function mappingsOf(number) {
-  const layers = report.layers.filter((layer) => layer.model === number && layer.heads.length);
-  return [...new Set(layers.map((layer) => layer.mapping))].join(", ") || NOTHING;
-}
+/* How a column of the table of models is written. */
+const STYLES = {
+  text: (value) => value ?? NOTHING,
+  count: grouped,
+  tenths: (value) => decimal(value, 1),
+  thousandths: decimal,
+  percent,
+  pooling: (pooling) => (pooling ? poolingMappings(pooling) : NOTHING),
+  percent_tenths: (value) => percent(value, 1),
+};
 
 /* What pools by which mapping, the mapping alone where it is one. */
 function poolingMappings(pooling) {
@@ -79,8 +51,8 @@ function poolingMappings(pooling) {
 }
 
 function showModels() {
-  const rows = report.models.map((model, number) => MODEL_COLUMNS.map(([, text]) => text(model, number)));
-  byId("models-table").replaceChildren(tableBox("Models", MODEL_COLUMNS.map(([title]) => title), rows));
+  const rows = report.models.map((_, number) => report.modelColumns.map(([, style, values]) => STYLES[style](values[number])));
+  byId("models-table").replaceChildren(tableBox("Models", report.modelColumns.map(([title]) => title), rows));
 }
 
 function showMeanings() {

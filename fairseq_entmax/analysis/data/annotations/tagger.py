@@ -1,0 +1,85 @@
+"""Parses of a text by a pipeline of spaCy, written as CoNLL-U.
+
+spaCy comes with the extra ``tagger``; pipelines are packages of their own, which nothing here
+downloads: ``python -m spacy download es_core_news_sm``. The relations are the pipeline's: those for
+English and German have relations of their own, such as ``pobj`` and ``oa``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq_entmax.files import check_target, refuse_inputs, whole_file
+from fairseq_entmax.progress import watched
+from fairseq_entmax.summaries.generated import read_lines
+
+_BATCH = 64
+
+
+def tag(text_path: str, language: str, output_path: str, overwrite: bool = False) -> int:
+    """Write the parse of each line of a text as one sentence of a CoNLL-U file, whole or not at all.
+
+    The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
+    component for are ``_``; named entities are in MISC. Gives the number of sentences."""
+    target = check_target(output_path, "--output", overwrite)
+    refuse_inputs([target], {"the text": text_path})
+    pipeline = _load(language)
+    lines = [line.strip() for line in read_lines(text_path)]
+    with whole_file(target) as output:
+        parses = watched(
+            pipeline.pipe(lines, batch_size=_BATCH), "tag", len(lines), unit="sentences"
+        )
+        for number, parsed in enumerate(parses, start=1):
+            rows = list(_rows(parsed))
+            if not rows:
+                raise ValueError(
+                    f"{text_path}, line {number}: no words, but a sentence of CoNLL-U has one "
+                    f"at least: take the line out, of the data as well"
+                )
+            output.write("\n".join([*rows, "", ""]).encode())
+    return len(lines)
+
+
+def _load(language: str) -> Any:
+    """The pipeline of a language, or of a name."""
+    try:
+        spacy = importlib.import_module("spacy")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "tagging needs spaCy: pip install 'fairseq-entmax[tagger]', or give a CoNLL-U file "
+            "that another tagger made"
+        ) from error
+    name = language
+    if not (spacy.util.is_package(name) or os.path.isdir(name)):
+        # As spaCy calls the small pipeline of a language
+        name += f"_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
+        if not spacy.util.is_package(name):
+            raise ModuleNotFoundError(
+                f"no pipeline {name} of spaCy is installed for --language {language}: python -m "
+                f"spacy download {name}, or give the name or folder of one that is"
+            )
+    return spacy.load(name)
+
+
+def _rows(parsed: Any) -> Iterator[str]:
+    """The lines of CoNLL-U for what spaCy made of a line; it has tokens of white space too."""
+    words = [token for token in parsed if not token.is_space]
+    number = {token.i: position for position, token in enumerate(words, start=1)}
+    has_entities = parsed.has_annotation("ENT_IOB")
+    has_arcs = parsed.has_annotation("DEP")
+    for token in words:
+        head, relation = "_", "_"
+        if has_arcs:
+            is_root = token.head.i == token.i
+            # A head of white space is nothing to point at
+            head = "0" if is_root else str(number.get(token.head.i, "_"))
+            relation = "root" if is_root else token.dep_ or "_"
+        misc = []
+        if has_entities:
+            misc.append(f"NE={token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "NE=O")
+        if not token.whitespace_:
+            misc.append("SpaceAfter=No")
+        columns = [str(number[token.i]), token.text, "_", token.pos_ or "_", "_", "_"]
+        yield "\t".join([*columns, head, relation, "_", "|".join(misc) or "_"])

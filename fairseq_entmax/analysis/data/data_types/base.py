@@ -1,0 +1,172 @@
+"""What a type of data has to say of itself."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+from fairseq import tasks
+from torch import Tensor
+
+from fairseq_entmax.analysis.data import GENERATED
+from fairseq_entmax.analysis.data.annotations.annotated import Annotations
+from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
+from fairseq_entmax.analysis.data.data_types.typical import TypicalSentences
+from fairseq_entmax.checkpoints import load_checkpoint
+
+
+class DataType:
+    """One type of data: how it is read, how a model is run on it, and what is said of it.
+
+    Attributes:
+        name: as ``kind`` of the document's ``data`` has it.
+        tasks: the names of fairseq's tasks with such data; the first is the one to advise.
+        models, data: what its models and its data are called in errors.
+        attentions: those that its models have, by which they are told from others.
+        left_out: measures that mean nothing there.
+        has_search: whether its models write one text for another, for ``--of generated`` and BLEU.
+    """
+
+    name: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]]
+    models: ClassVar[str]
+    data: ClassVar[str]
+    attentions: ClassVar[frozenset[str]]
+    left_out: ClassVar[frozenset[str]] = frozenset()
+    has_search: ClassVar[bool] = False
+
+    def is_in(self, folder: str) -> bool:
+        """Whether a folder looks as if it had data of this kind."""
+        raise NotImplementedError
+
+    def has_task(self, task: Any) -> bool:
+        """Whether a task of fairseq's is of this kind."""
+        raise NotImplementedError
+
+    def options_of(self, task: Any) -> Any:
+        """The options of a task of fairseq's."""
+        return task.cfg
+
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
+        """Take options of the task, but those given, from the first checkpoint into ``args``."""
+
+    def check_options(self, args: Namespace) -> None:
+        """Refuse options of ``analyze`` that have no part in data of this kind."""
+        if args.of == GENERATED and not self.has_search:
+            raise ValueError(
+                f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
+            )
+
+    def check_dictionaries(self, args: Namespace) -> None:
+        """Refuse dictionaries that fairseq cannot read."""
+
+    def setup_task(self, args: Namespace, config: Any) -> Any:
+        """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
+        return tasks.setup_task(config)
+
+    def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
+        """Refuse a data set that fairseq has read, where it has no targets."""
+
+    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+        """Refuse a checkpoint of other data; its dictionary ends with markers without embeddings."""
+        raise NotImplementedError
+
+    def build_model(self, saved: Any, task: Any) -> Any:
+        """The model of a ``SavedModel``, without its weights."""
+        return saved.model_class.build_model(saved.args, task)
+
+    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
+        """What makes the sentences of a batch of its samples."""
+        raise NotImplementedError
+
+    def for_map(self, sample: Any) -> Any:
+        """The part of a batch of one sentence that its map is of."""
+        return sample
+
+    def length_shown(self, lengths: Tensor) -> Tensor:
+        """The lengths of what maps show of sentences, ``(batch,)``."""
+        return lengths
+
+    def choice(self, number: int) -> Any:
+        """What chooses so many sentences to show maps of, where nobody does."""
+        return TypicalSentences(number)
+
+    def offer(
+        self,
+        choice: Any,
+        sample: Any,
+        differences: Tensor,
+        lengths: Tensor,
+        texts: Sequence[Sequence[int]],
+        outcomes: Sequence[ClassResults | None],
+    ) -> None:
+        """Offer a batch, its lengths and how much heads differ ``(batch,)``, to what chooses."""
+        shown = self.length_shown(lengths)
+        begun = [text[:length] for text, length in zip(texts, shown.tolist(), strict=True)]
+        choice.update(sample["id"], differences, shown, begun)
+
+    def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
+        """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""
+        raise NotImplementedError
+
+    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
+        """What ``data`` of the document says beside the path."""
+        raise NotImplementedError
+
+    def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
+        """What ``data`` of an ablation says beside the path."""
+        return {"kind": self.name, "source_lang": None, "target_lang": None, **counts}
+
+    def item_text(self, item: Any) -> str:
+        """What one item of a data set is, for a hash of the data."""
+        return f"{item['source'].tolist()}:{item['target'].tolist()}"
+
+    def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
+        """One pass over a batch; logits and what else the model gives."""
+        output: tuple[Tensor, Any] = model(**sample["net_input"])[:2]
+        return output
+
+    def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
+        """What a model should have said, and where that counts: padding does not."""
+        raise NotImplementedError
+
+    def log_probs(self, model: Any, sample: Any, output: tuple[Tensor, Any]) -> Tensor:
+        """The logarithms of the probabilities of what can be said, beside each target."""
+        logs: Tensor = model.get_normalized_probs(output, True, sample)
+        return logs
+
+    def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
+        """The sentences of a batch without padding, each with its source tokens and decoder's queries."""
+        raise NotImplementedError
+
+    def outcome_entry(
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[ClassResults | None]
+    ) -> dict[str, Any]:
+        """What is said of a batch of one sentence beside its map."""
+        return {}
+
+    def outcome(self, loaded: Any, task: Any) -> ClassResults | None:
+        """What sums up over batches how well a model does; None where the loss says it."""
+        return None
+
+
+def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Options of the task as a checkpoint was trained with them; those that it has."""
+    found: dict[str, Any] = {}
+    for settings in groups_of(load_checkpoint(path)):
+        for name in names:
+            # A setting that stands for another one, by ${…}, is looked for in that group
+            value = settings.get(name)
+            if name not in found and value is not None and not str(value).startswith("${"):
+                found[name] = value
+    return found
+
+
+def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings of a checkpoint: of the task first; or all, as older ones have them."""
+    cfg = state.get("cfg")
+    groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
+    groups.append(state.get("args"))
+    return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]

@@ -1,0 +1,208 @@
+"""Models and data for analysis, from fairseq's own options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy
+import torch
+from fairseq import options, utils
+from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks import TASK_REGISTRY
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from fairseq_entmax.analysis.data import data_types
+from fairseq_entmax.error_messages import reason
+from fairseq_entmax.progress import watched
+from fairseq_entmax.tasks.summarization import SummarizationConfig
+
+logger = logging.getLogger(__name__)
+
+SUBSET = "valid"
+TASK = "translation"
+MAX_TOKENS = 4000
+
+
+def data_parser(description: str) -> argparse.ArgumentParser:
+    """A parser of fairseq's options on data, languages, batches, devices, checkpoints, search."""
+    parser = options.get_parser(description, default_task=TASK)
+    parser.description = description
+    options.add_dataset_args(parser)
+    options.add_generation_args(parser)
+    parser.set_defaults(gen_subset=SUBSET, required_batch_size_multiple=1)
+    return parser
+
+
+def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Print every option: the command's own, fairseq's, and those of its task."""
+    known, _ = parser.parse_known_args(list(arguments))
+    TASK_REGISTRY[known.task].add_args(parser)
+    parser.print_help()
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
+    """Parse a command's arguments, and those of its task; what they leave open is the checkpoint's."""
+    args: Namespace = options.parse_args_and_arch(parser, list(arguments))
+    if not args.path:
+        raise ValueError("give --path CHECKPOINT, the model to look at")
+    _check_data(args)
+    kind = data_types.type_named(args.task)
+    data_types.check_folder(args.data, kind, args.task)
+    refuse(args, ("num_shards", "model_overrides"), "leave it out")
+    if args.max_tokens is None and args.batch_size is None:
+        args.max_tokens = MAX_TOKENS
+    words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
+    kind.complete(args, {word[2:].replace("-", "_") for word in words})
+    return args
+
+
+def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
+    """Refuse options of fairseq that would be passed over."""
+    summaries = vars(SummarizationConfig())
+    defaults = {**summaries, **vars(GenerationConfig()), **vars(CommonEvalConfig())}
+    defaults["num_shards"] = 1
+    for name in names:
+        value = getattr(args, name, defaults[name])
+        if value != defaults[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} got {value!r}, which has no part here: {remedy}")
+
+
+def _check_data(args: Namespace) -> None:
+    if not args.data or not os.path.isdir(args.data):
+        several = " (several with colons between them are for training)" * (":" in args.data)
+        raise ValueError(
+            f"there is no folder {args.data!r} with data that fairseq prepared{several}"
+        )
+
+
+def configuration(args: Namespace) -> Any:
+    """Parsed arguments as fairseq's nested configuration."""
+    try:
+        return convert_namespace_to_omegaconf(args)
+    except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
+        raise ValueError(
+            f"the options of --task {args.task}, with those that {args.path} was trained with, "
+            f"are not what fairseq takes: {reason(error)}"
+        ) from error
+
+
+def setup_task(args: Namespace) -> Any:
+    """fairseq's task of parsed arguments, with its dictionaries."""
+    kind = data_types.type_named(args.task)
+    kind.check_dictionaries(args)
+    return kind.setup_task(args, configuration(args).task)
+
+
+def load_task(
+    data: str,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    task: str = "translation",
+    checkpoint: str | None = None,
+) -> Any:
+    """fairseq's task of a folder, for notebooks.
+
+    Args:
+        data: what ``fairseq-preprocess`` wrote.
+        source_lang, target_lang: None finds them in the file names.
+        task: ``language_modeling`` for a text alone.
+        checkpoint: of a model whose options the data is to be read with: the tokens of a sample.
+
+    Raises:
+        ValueError: there is no such folder, or it has data for another task.
+        FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
+    """
+    languages = {"--source-lang": source_lang, "--target-lang": target_lang}
+    arguments = [text for name, one in languages.items() if one for text in (name, one)]
+    args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
+    _check_data(args)
+    kind = data_types.type_named(task)
+    data_types.check_folder(data, kind, task)
+    if checkpoint is not None:
+        args.path = checkpoint
+        kind.complete(args, set())
+    return setup_task(args)
+
+
+def load_dataset(task: Any, subset: str) -> Any:
+    """A data set of the task's folder."""
+    kind = data_types.type_of_task(task)
+    folder = kind.options_of(task).data
+    try:
+        task.load_dataset(subset)
+    except Exception as error:  # whatever fairseq makes of a file that is damaged or not there
+        raise ValueError(
+            f"--gen-subset got {subset!r}, of which there is no data that can be read in {folder}: "
+            f"{reason(error)}"
+        ) from error
+    dataset = task.dataset(subset)
+    kind.check_dataset(task, dataset, subset)
+    return dataset
+
+
+def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
+    """An iterator over a data set in batches, as fairseq's options on batches say."""
+    try:
+        iterator = task.get_batch_iterator(
+            dataset=dataset,
+            max_tokens=args.max_tokens,
+            max_sentences=args.batch_size,
+            max_positions=_max_positions(task, models),
+            ignore_invalid_inputs=args.skip_invalid_size_inputs_valid_test,
+            required_batch_size_multiple=args.required_batch_size_multiple,
+            seed=args.seed,
+            num_workers=args.num_workers,
+            data_buffer_size=args.data_buffer_size,
+        )
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # fairseq's own for a sentence that is too long; it says what to do
+        raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
+    return iterator.next_epoch_itr(shuffle=False)
+
+
+def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:
+    """Refuse sentences of ``--sentences`` that are longer than a model takes."""
+    numbers = numpy.array(sentences, dtype=numpy.int64)
+    _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
+    if len(too_long):
+        raise ValueError(
+            f"--sentences got {too_long[0]}, a sentence that is longer than the model takes: leave "
+            f"it out"
+        )
+
+
+def _max_positions(task: Any, models: Sequence[Any]) -> Any:
+    positions = (model.max_positions() for model in models)
+    return utils.resolve_max_positions(task.max_positions(), *positions)
+
+
+def with_progress(args: Namespace, iterable: Any, what: str) -> Any:
+    """Iterate over something, and say how far that is, if it takes long and may be said."""
+    return watched(iterable, what, is_shown=shows_progress(args), unit="batches")
+
+
+def shows_progress(args: Namespace) -> bool:
+    """Whether fairseq's options leave it to a command to say how far it is."""
+    return not (args.no_progress_bar or args.log_format == "none")
+
+
+def log_to_stderr() -> None:
+    """Show warnings, and with the environment's ``LOGLEVEL`` more or less."""
+    logging.basicConfig()
+    # Importing fairseq has made it show everything
+    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
+
+
+def device_of(args: Namespace) -> torch.device:
+    """A GPU, where there is one and ``--cpu`` is not given; else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")

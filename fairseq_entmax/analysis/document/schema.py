@@ -1,0 +1,83 @@
+"""The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
+
+``analysis.schema.json`` ships with the measures filled in; after one of them changed, this writes
+it anew: ``python -m fairseq_entmax.analysis.document``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
+from fairseq_entmax.analysis.measures.base import JsonSchema
+from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES
+
+SCHEMA = Path(__file__).with_name("analysis.schema.json")
+WIDTH = 140
+_FRAME = {
+    "head": ("head",),
+    "layer": ("attention", "layer", "mapping", "heads"),
+    "settings": ("measures",),
+}
+# What is no measure's and may be left out
+_OPTIONAL = {"layer": ("copy_heads",), "head": ("standard_errors",)}
+_KINDS: dict[type, JsonSchema] = {
+    int: {"$ref": "#/$defs/count"},
+    float: {"type": "number"},
+    list: {"type": "array", "items": {"type": "number"}},
+}
+
+
+def schema(declared: Collection[Number] | None = None) -> JsonSchema:
+    """The JSON Schema of ``analysis.json``."""
+    document: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
+    required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
+    roots = {number.place[0] for number in declared or ()}
+    document["$defs"]["model"]["properties"] |= {one.name: one.schema for one in MODEL_MEASURES}
+    for measure in measures():
+        schemas = {"head": measure.fields(), "layer": measure.layer_fields()}
+        schemas["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
+        if isinstance(measure, ImportanceMeasure):
+            schemas["settings"][measure.option] = _KINDS[int]
+        is_always = measure.is_in_all and not measure.is_optional
+        is_there = is_always or roots & {*schemas["head"], *schemas["layer"]}
+        for name, fields in schemas.items():
+            shapes[name] |= fields
+            required[name] += fields if declared is None or is_there else ()
+    for number in declared or ():
+        shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
+    for name, keys in _FRAME.items():
+        known = document["$defs"][name]["properties"]
+        frame = {key: known[key] for key in (*keys, *_OPTIONAL.get(name, ()))}
+        document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
+        document["$defs"][name]["required"] = required[name]
+    return document
+
+
+def fill(analysis: dict[str, Any]) -> None:
+    """Put null into a document for measures that it knows nothing of."""
+    layers = [layer for model in analysis["models"] for layer in model["attentions"]]
+    for measure in measures():
+        fields, of_layer = measure.fields(), measure.layer_fields()
+        for layer in layers:
+            for entry, names in [(layer, of_layer), *((head, fields) for head in layer["heads"])]:
+                for name in names:
+                    entry.setdefault(name, None)
+
+
+def as_text(value: Any, indent: int = 0) -> str:
+    """JSON, with what is short, or has no objects in it, on one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    is_leaf = not isinstance(value, dict | list) or "{" not in text[1:]
+    if is_leaf or indent + len(text) <= WIDTH:
+        return text
+    inner = indent + 2
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {as_text(one, inner)}" for key, one in value.items()]
+    else:
+        parts = [as_text(one, inner) for one in value]
+    space = "\n" + " " * inner
+    return f"{text[0]}{space}{(',' + space).join(parts)}\n{' ' * indent}{text[-1]}"

@@ -1,0 +1,138 @@
+"""An analysis as a table of text: a line for each attention of each model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Dictionary
+from typing import Any
+
+from fairseq_entmax.analysis.data import GENERATED
+from fairseq_entmax.analysis.measures.base import declared
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.text_table import text_table
+
+
+def as_table(analysis: Dictionary[str, Any]) -> str:
+    """The table."""
+    numbers = [number for number in declared(analysis) if number.in_summary]
+    numbers.sort(key=lambda number: number.place[0] != "values")
+    is_generated = analysis.get("of") == GENERATED
+    copies = any("copying" in model for model in analysis["models"])
+    unit = "text" if analysis["data"].get("kind") == "labelled" else "token"
+    of = "of its own text, " if is_generated else ""
+    losses = [f"loss ({of}nats a {unit})", f"(bits a {unit})"]
+    names = (one.name for one in numbers)
+    rows = [["model", *losses, "attention", *names, "positional heads", *["copy heads"] * copies]]
+    for model in analysis["models"]:
+        nats = model["loss"]
+        # In bits as fairseq logs ``nll_loss``
+        bits = None if nats is None else nats / math.log(2)
+        first = [model["name"], _text(nats), _text(bits)]
+        for attention in ATTENTIONS:
+            layers = [layer for layer in model["attentions"] if layer["attention"] == attention]
+            if not layers:
+                continue
+            means = [
+                _mean(
+                    number.of(head, layer)
+                    for layer in layers
+                    for head in ([{}] if number.of_layer else layer["heads"])
+                )
+                for number in numbers
+            ]
+            last = [_positional(layers), *[_copying(layers)] * copies]
+            rows.append([*first, attention, *means, *last])
+            first = ["", "", ""]
+    table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
+    records = (
+        f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports have "
+        f"no course of {name}"
+        for model in analysis["models"]
+        for name in missing_records(model)
+    )
+    return "\n".join([*_before(analysis), table, *records])
+
+
+def missing_records(model: Dictionary[str, Any]) -> list[str]:
+    """The values that heads of a model learned, and of which its entry has no course."""
+    layers = [layer for layer in model["attentions"] if layer["heads"]]
+    learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
+    return [name for name in learned if name not in model["records"]]
+
+
+def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """What is to be known of the text, of the losses, and how well classifiers do."""
+    is_generated = analysis.get("of") == GENERATED
+    if is_generated:
+        yield f"attention on text that each model generated: {search_text(analysis['search'])}"
+    for model in analysis["models"]:
+        if is_generated:
+            made = model["generated"]
+            yield (
+                f"{model['name']}: {made['tokens']} tokens, {made['empty']} sentences without a word, "
+                f"{made['longest']} of the longest length allowed"
+            )
+        if "output" in model:
+            output = model["output"]
+            yield (
+                f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
+                f"probability, and {output['unreachable']} targets none: the loss is of the others"
+            )
+        done = model.get("classification")
+        if done is not None:
+            yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
+        for pooling in done["pooling"] if done is not None else ():
+            support, density = (
+                _mean(head[name] for head in pooling["heads"]) for name in ("support", "density")
+            )
+            learned = [(name, _mean(known)) for name, known in pooling["values"].items() if known]
+            values = "".join(f", {name} {mean}" for name, mean in learned)
+            yield (
+                f"  {pooling['name']} by {pooling['mapping']}{values}: {support} tokens "
+                f"have a weight, density {density}"
+            )
+
+
+def search_text(search: Dictionary[str, Any]) -> str:
+    """The search of a document in words: its options with their values, those that say something."""
+    named = {name.replace("_", "-"): value for name, value in search.items() if value}
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in named.items())
+
+
+def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
+    agreements = {
+        (layer["layer"], head["head"]): (head.get("copy_agreement") or {}).get("largest")
+        for layer in layers
+        for head in layer["heads"]
+    }
+    copying = [(layer["layer"], head) for layer in layers for head in layer.get("copy_heads", [])]
+    known = {place: agreements.get(place) for place in copying}
+    words = [
+        f"{layer}.{head}" + ("" if share is None else f" ({share:.0%})")
+        for (layer, head), share in known.items()
+    ]
+    others = [(one, *place) for place, one in agreements.items() if place not in copying and one]
+    if copying and others:
+        best, layer, head = max(others)
+        words.append(f"next {layer}.{head} ({best:.0%})")
+    return ", ".join(words)
+
+
+def _mean(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _text(sum(known) / len(known) if known else None)
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _positional(layers: Iterable[Dictionary[str, Any]]) -> str:
+    return ", ".join(
+        f"{layer['layer']}.{head['head']} at {head['positional']['offset']:+d} "
+        f"({head['positional']['confidence']:.0%})"
+        for layer in layers
+        for head in layer["heads"]
+        if head["positional"]
+    )

@@ -1,0 +1,160 @@
+"""The command ``fairseq-entmax look``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fairseq_entmax.analysis.inspect import USAGE
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.files import check_target, refuse_inputs
+
+DESCRIPTION = (
+    "Shows the attention on sentences of your own: translates each, or goes by the --translation "
+    "given, and prints for each word those with the most weight; with --output also the report's "
+    "page with every head. Models of this package and fairseq's transformer, and language models "
+    "(the text alone)."
+)
+EPILOG = (
+    "Beside these, fairseq's options: on subwords (--bpe sentencepiece --sentencepiece-model FILE, "
+    "--bpe subword_nmt --bpe-codes FILE, --tokenizer moses); on search (--beam, --lenpen); --cpu, "
+    "--fp16, --user-dir. They stand behind CHECKPOINT; --help-all prints all."
+)
+
+
+def look_parser() -> argparse.ArgumentParser:
+    """The parser of the command's options without fairseq's."""
+    parser = argparse.ArgumentParser(
+        prog="fairseq-entmax look",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="a file that fairseq-train wrote"
+    )
+    texts = parser.add_argument_group("Sentences")
+    texts.add_argument(
+        "--text", metavar="TEXT", action="append", help="a sentence; several by several --text"
+    )
+    texts.add_argument(
+        "--translation",
+        metavar="TEXT",
+        action="append",
+        help="what the model is to have said of it, in the order of --text (default: what it says, "
+        "by beam search)",
+    )
+    texts.add_argument(
+        "--input",
+        metavar="FILE",
+        help="a sentence a line, behind a tab perhaps its translation; - is standard input",
+    )
+    texts.add_argument(
+        "--data",
+        metavar="DATA-BIN",
+        help="the folder with the dictionaries (default: that of the training)",
+    )
+    texts.add_argument(
+        "--lower", action="store_true", help="lower-case the sentences, as the training text was"
+    )
+    _add_output(parser.add_argument_group("What is printed"))
+    parser.add_argument("--help-all", action="store_true", help="fairseq's options, too")
+    return parser
+
+
+def _add_output(shown: Any) -> None:
+    shown.add_argument(
+        "--attention",
+        choices=ATTENTIONS,
+        help="which (default: cross; decoder-self or encoder-self where there is no other)",
+    )
+    shown.add_argument(
+        "--layer", type=int, metavar="N", help="of one layer, from 0 (default: the mean)"
+    )
+    shown.add_argument(
+        "--head", type=int, metavar="N", help="of one head, from 0 (default: the mean)"
+    )
+    shown.add_argument(
+        "--top", type=int, default=3, metavar="N", help="links of each word (default: %(default)s)"
+    )
+    shown.add_argument(
+        "--words",
+        action="store_true",
+        help="words instead of subwords: weights are summed over the pieces of a word that is "
+        "looked at, and are means over those of a word that looks",
+    )
+    shown.add_argument("--json", action="store_true", help="print all weights as JSON instead")
+    shown.add_argument("--output", metavar="FILE.html", help="write the report's page, too")
+    shown.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    options, fairseq_options = look_parser().parse_known_args(list(arguments))
+    if options.help_all:
+        from fairseq_entmax.analysis.inspect import session
+
+        print(look_parser().format_help())
+        return session.fairseq_parser().print_help()
+    sentences, translations = _sentences(options)
+    if options.output is not None:
+        target = check_target(options.output, "--output", options.overwrite)
+        refuse_inputs([target], {"the checkpoint": options.checkpoint, "the text": options.input})
+    # Here, as they need torch and fairseq, and what is wrong so far is told at once
+    importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+    from fairseq_entmax.analysis.data import loading
+    from fairseq_entmax.analysis.inspect import page, terminal
+    from fairseq_entmax.analysis.inspect.inspector import of_checkpoint
+
+    loading.log_to_stderr()
+    inspector = of_checkpoint(options.checkpoint, options.data, fairseq_options, options.lower)
+    looks = inspector.look(sentences, translations)
+    if options.words:
+        looks = [look.words() for look in looks]
+    if options.json:
+        entries = [one.as_json() for one in looks]
+        document = {"checkpoint": options.checkpoint, "sentences": entries}
+        text = json.dumps(document, ensure_ascii=False)
+    else:
+        choice = options.attention, options.layer, options.head, options.top
+        text = "\n\n\n".join(terminal.shown(one, *choice) for one in looks)
+    # Before what a pager may close
+    if options.output is not None:
+        page.write(inspector, looks, options.output, options.overwrite)
+        print(f"page: {options.output}; open it in a browser", file=sys.stderr)
+    print(text)
+
+
+def _sentences(options: Namespace) -> tuple[list[str], list[str] | None]:
+    """The sentences, and their translations where they are given."""
+    if options.checkpoint is None:
+        raise ValueError(f"give CHECKPOINT first: {USAGE}")
+    if (options.text is None) == (options.input is None):
+        raise ValueError('give the sentence by --text "…", or sentences by --input FILE')
+    texts, translations = len(options.text or []), len(options.translation or [])
+    if translations and translations != texts:
+        raise ValueError(
+            f"--translation is there {translations} times, and --text {texts} times: give one for "
+            f"each; in --input it stands behind a tab"
+        )
+    if options.text is not None:
+        return options.text, options.translation
+    content = sys.stdin.buffer.read() if options.input == "-" else Path(options.input).read_bytes()
+    try:
+        lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--input {options.input} is no text in UTF-8: {error}") from None
+    rows = [line.split("\t") for line in lines if line.strip()]
+    if {len(row) for row in rows} not in ({1}, {2}):
+        raise ValueError(
+            f"--input {options.input}: give one sentence a line, or in every line a tab and its "
+            f"translation behind it"
+        )
+    return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None

@@ -1,0 +1,210 @@
+"""``look`` in Python: a model looks at sentences of one's own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from fairseq import utils
+from torch import Tensor
+
+from fairseq_entmax.analysis.data import data_types, loading
+from fairseq_entmax.analysis.data.data_types.base import groups_of
+from fairseq_entmax.analysis.inspect import page
+from fairseq_entmax.analysis.inspect.sentence import Item, Sentence
+from fairseq_entmax.analysis.inspect.session import Session, fairseq_parser
+from fairseq_entmax.analysis.inspect.terminal import shown
+from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
+from fairseq_entmax.analysis.models.recorder import record_pass, unwrapped
+from fairseq_entmax.analysis.report.payload import joined_text
+from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.models.checkpoint_model import read_model
+
+
+class Look(Sentence):
+    """The attention of every head on one sentence; as text, its strongest links."""
+
+    def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the report's page on this sentence, an HTML file, whole or not at all."""
+        page.write(self._session, [self], path, overwrite)
+
+    def __str__(self) -> str:
+        return shown(self)
+
+
+def look(
+    model: Any,
+    text: str,
+    translation: str | None = None,
+    *,
+    task: Any = None,
+    data: str | None = None,
+    lower: bool = False,
+    **options: Any,
+) -> Look:
+    """The attention of every head on one sentence.
+
+        print(look(model, "En el principio crió Dios los cielos y la tierra."))
+
+    Args:
+        model: a model of this package: what ``from_pretrained`` or ``load_model`` gave, the path
+            of a checkpoint, or the model itself with its task. Of fairseq's own ``transformer``
+            the path, or what ``load_model`` gave.
+        text: as it would be written; it is cut into subwords as ``from_pretrained`` was told, or
+            as ``options`` say, or by the model that lies by the data.
+        translation: what the model is to have said of it; None lets it translate.
+        task: fairseq's; None takes what comes with the model, or with its checkpoint.
+        data: the folder with the dictionaries, for a checkpoint whose own is not there.
+        lower: whether the text is lower-cased, as that of the training was.
+        **options: of fairseq, such as ``beam=1``, ``bpe="sentencepiece"`` with
+            ``sentencepiece_model="bpe.model"``; True for an option without a value.
+
+    Raises:
+        ValueError: the text is empty, too long, or nothing says how it is cut; the model is an
+            ensemble, or has no attention that can be looked at; an option is wrong.
+        FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [option, str(value)]
+    if isinstance(model, LoadedModel) and task is None:
+        model = model.path
+    if isinstance(model, str | os.PathLike):
+        session = of_checkpoint(os.fspath(model), data, words, lower)
+    else:
+        session = of_model(model, task, words, lower)
+    return session.look([text], None if translation is None else [translation])[0]
+
+
+def of_checkpoint(
+    path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
+) -> Inspector:
+    """A session with the model of a checkpoint; arguments as for :func:`look`."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("user-dir", "task", "source-lang", "target-lang"):
+        early.add_argument(f"--{name}")
+    known, _ = early.parse_known_args(list(options))
+    if known.user_dir is not None and not os.path.isdir(known.user_dir):
+        raise ValueError(f"--user-dir: there is no folder {known.user_dir}")
+    utils.import_user_module(known)  # registers mappings and models
+    saved = read_model(path)
+    trained = next(iter(groups_of(saved.state)), {})
+    if data is None:
+        data = str(trained.get("data") or "").split(os.pathsep)[0]
+        if not os.path.isdir(data):
+            raise ValueError(
+                f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
+                f"is not there: give --data DATA-BIN, the folder with its dictionaries"
+            )
+    kind = data_types.type_of_model(saved.model_class)
+    task = known.task or trained.get("_name") or trained.get("task")
+    words = [data, *options, "--path", path]
+    words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
+    for name in ("source_lang", "target_lang") if kind.has_search else ():
+        if trained.get(name) and getattr(known, name) is None:
+            words += [f"--{name.replace('_', '-')}", str(trained[name])]
+    args = loading.parse(fairseq_parser(), words)
+    loaded_task = loading.setup_task(args)
+    (loaded,) = load_models(args, loaded_task)
+    return Inspector(args, loaded_task, loaded, lower)
+
+
+def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Inspector:
+    """A session with a model in memory; arguments as for :func:`look`."""
+    task = getattr(model, "task", None) if task is None else task
+    if task is None:
+        raise ValueError(
+            "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
+            "the checkpoint's path in place of the model"
+        )
+    kind = data_types.type_of_task(task)
+    words = [str(kind.options_of(task).data), *options, "--task", kind.tasks[0]]
+    args = loading.options.parse_args_and_arch(fairseq_parser(), words)
+    loaded = model
+    if not isinstance(model, LoadedModel):
+        network = unwrapped(model)
+        name = type(network).__name__
+        settings = getattr(getattr(model, "cfg", None), "model", None)
+        architecture = str(getattr(settings, "_name", None) or name)
+        place = os.path.join("(in memory)", "model")
+        loaded = LoadedModel(name, place, architecture, network, None)
+    return Inspector(args, task, loaded, lower, model)
+
+
+class Inspector(Session):
+    """A session that looks at sentences."""
+
+    def look(
+        self, sentences: Sequence[str], translations: Sequence[str] | None = None
+    ) -> list[Look]:
+        """Look at sentences as they would be written; without translations the model translates."""
+        if translations is not None and not self.kind.has_search:
+            raise ValueError(
+                f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
+                f"it out"
+            )
+        targets: Sequence[str | None] = translations or [None] * len(sentences)
+        with self.evaluated():
+            return [self._one(text, other) for text, other in zip(sentences, targets, strict=True)]
+
+    def _one(self, text: str, translation: str | None) -> Look:
+        source = self.sides[0](text)
+        self.check_length(source.tokens, 0)
+        if not self.kind.has_search:
+            return self._look(text, Item(source.tokens), source.notes)
+        if translation is None:
+            tokens, numbers = self.generated(source.tokens)
+            pieces = [self.task.target_dictionary[token] for token in tokens[:-1].tolist()]
+            joined = joined_text([source.markers.get(piece, piece) for piece in pieces])
+            output = joined if self.tokenizer is None else self.tokenizer.decode(joined)
+            search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
+            notes = [f"translated by {search}", *source.notes]
+            return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, output)
+        # A word that the source has a marker for has that marker here, too
+        target = self.sides[1](translation, {old: new for new, old in source.markers.items()})
+        self.check_length(target.tokens, 1)
+        item = Item(source.tokens, target.tokens)
+        return self._look(text, item, source.notes + target.notes, translation)
+
+    def _look(self, text: str, item: Item, notes: list[str], output: str | None = None) -> Look:
+        """What one pass over a sentence gives."""
+        sample = self.sample(self.dataset([item]))
+        attention, _ = record_pass(self.loaded.model, sample)
+        tables = self.kind.tables(self.task, self.device)
+        batch = tables.batch(sample)
+        layers: dict[str, list[Tensor]] = {}
+        gates: dict[str, list[list[float]]] = {}
+        modules = list(attention_modules(self.loaded.model))
+        for name, number, module in sorted(modules, key=lambda m: (ATTENTIONS.index(m[0]), m[1])):
+            weights = attention.get(name, {}).get(number)
+            if weights is None:  # a layer without heads
+                weights = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
+            heads, gate = weights[0].float().cpu(), module.gate
+            layers.setdefault(name, []).append(heads)
+            values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
+            gates.setdefault(name, []).append(values)
+        tokens = self.kind.tokens(self.task, sample)
+        read, target = tokens["queries"], tokens["targets"]
+        words = self.task.target_dictionary
+        marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self.device)
+        target_numbers = tables.target.words(sample["target"], torch.isin(sample["target"], marks))
+        numbers = [batch.source.words, batch.target.words, target_numbers]
+        return Look(
+            text,
+            output,
+            item.generated is not None,
+            tokens["source"] or read,
+            read,
+            target,
+            layers,
+            gates,
+            list(dict.fromkeys(notes)),
+            _word_numbers=[[] if one is None else one[0].tolist() for one in numbers],
+            _item=item,
+            _session=self,
+        )

@@ -1,0 +1,77 @@
+"""The report's page on sentences of one's own: the analysis of a data set that has these alone."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq_entmax.analysis import analyze, document
+from fairseq_entmax.analysis.data import GENERATED, REFERENCE
+from fairseq_entmax.analysis.document.maps import encode_weights
+from fairseq_entmax.analysis.inspect.sentence import Sentence
+from fairseq_entmax.analysis.inspect.session import Session
+from fairseq_entmax.analysis.measures import WeightMeasure, measures
+from fairseq_entmax.files import check_target, write_together
+
+# About many sentences: how often the rarest word is looked at, questions against statements. What
+# heads matter is left out, too: of one sentence it says little of a head
+LEFT_OUT = frozenset({"rare_word", "final_punctuation"})
+
+
+def write(
+    session: Session, looks: Sequence[Sentence], path: str | os.PathLike[str], overwrite: bool
+) -> None:
+    """Write the page, whole or not at all."""
+    from fairseq_entmax.analysis.report.page import render_page
+
+    target = check_target(path, "--output", overwrite)
+    with session.evaluated():
+        analysis = document.rounded(analysis_of(session, looks))
+    write_together({target: render_page(analysis).encode("utf-8")})
+
+
+def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
+    """The document: of each measure what these sentences have, and their maps."""
+    kind = session.kind
+    dataset = session.dataset([look._item for look in looks])
+    changes = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
+    changes |= {"num_workers": 0}  # not a process for a sentence
+    args = Namespace(**{**vars(session.args), **changes, "batch_size": 1, "conllu": None})
+    wanted = [
+        one.name
+        for one in measures()
+        if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | kind.left_out
+    ]
+    tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
+    study = analyze.Study(
+        *(args, wanted, kind, session.task, dataset, [session.loaded], [dataset]),
+        tables=tables,
+        sentences=list(range(len(looks))),
+    )
+    analysis = analyze.written(study, analyze.record(study), [{}])
+    # The map of a text alone is of its beginning, and stays one of tokens
+    is_words = looks[0].is_words and kind.name != "text"
+    analysis["data"]["own"] = {"words": is_words}
+    for entry, look in zip(analysis["maps"], looks, strict=False):  # those that a page can show
+        if is_words:
+            _join(entry, look)
+    generated = [look._item.generated for look in looks if look._item.generated is not None]
+    if len(generated) == len(looks):
+        numbers = {name: sum(one[name] for one in generated) for name in generated[0]}
+        analysis |= {"of": GENERATED, "search": session.search()}
+        analysis["models"][0]["generated"] = numbers
+        for entry in analysis["maps"]:
+            entry["model"] = 0
+    return analysis
+
+
+def _join(entry: dict[str, Any], look: Sentence) -> None:
+    """Put words in place of the tokens of a map; groups of equal weights are of tokens."""
+    entry["source"], entry["queries"] = look.tokens, look.read_tokens
+    entry["targets"] = look.target_tokens
+    for one in entry["models"][0]:
+        weights = look.attention[one["attention"]][one["layer"]]
+        one |= {"shape": list(weights.shape), "weights": encode_weights(weights)}
+        one.pop("groups", None)

@@ -1,0 +1,132 @@
+"""How a text becomes the tokens that a model reads: cut as its training text was.
+
+The user says how, by fairseq's options. Where nothing is said of subwords, their model is taken
+that lies in the folder of the data, or in ``spm`` or ``bpe`` beside it. A text with the marks of
+subwords in it is cut already."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq.data import encoders
+from torch import Tensor
+
+from fairseq_entmax.analysis.data.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
+from fairseq_entmax.error_messages import reason
+from fairseq_entmax.models.copy_transformer import markers_of
+from fairseq_entmax.summaries.oov import Vocabulary
+
+# Of each way to cut words: its mark, its option for a file, and names of such files
+_WAYS = {
+    SENTENCEPIECE: (MARK, "sentencepiece_model", ("*.model",)),
+    SUBWORD_NMT: ("@@", "bpe_codes", ("codes.{language}", "codes")),
+}
+
+
+@dataclass
+class Segmented:
+    """A text as a model reads it: with the end of the sentence, and what each marker stands for."""
+
+    tokens: Tensor
+    markers: dict[str, str]
+    notes: list[str]
+
+
+class Segmentation:
+    """Cuts the texts of one side."""
+
+    def __init__(
+        self,
+        dictionary: Any,
+        tokenizer: Any = None,
+        bpe: Any = None,
+        data: str | None = None,
+        language: str | None = None,
+        lower: bool = False,
+    ) -> None:
+        self._dictionary, self._tokenizer, self._bpe = dictionary, tokenizer, bpe
+        self._kind, self._is_lower = subword_kind(dictionary), lower
+        self._notes: list[str] = []
+        if bpe is None and data is not None and self._kind in _WAYS:
+            self._find(Path(data), str(language))
+
+    def __call__(self, text: str, markers_there: Mapping[str, str] | None = None) -> Segmented:
+        """Cut a text."""
+        pieces, notes = self._cut(text)
+        if not pieces:
+            raise ValueError("a text is empty: give a sentence")
+        pieces = [(markers_there or {}).get(piece, piece) for piece in pieces]
+        dictionary, markers = self._dictionary, {}
+        if number := markers_of(dictionary):
+            vocabulary = Vocabulary(frozenset(dictionary.symbols), number)
+            marked = vocabulary.marked(pieces, vocabulary.unknown(pieces))
+            markers = {new: old for new, old in zip(marked, pieces, strict=True) if new != old}
+            pieces = marked
+            notes = [", ".join(f"{new} is {old}" for new, old in markers.items()), *notes]
+        unk = dictionary.unk()
+        lost = [one for one in pieces if dictionary.index(one) == unk and one != dictionary[unk]]
+        if lost:
+            shown = ", ".join(list(dict.fromkeys(lost))[:10])
+            notes = [f"not in the dictionary, and read as <unk>: {shown}", *notes]
+        tokens: Tensor = dictionary.encode_line(
+            " ".join(pieces), line_tokenizer=str.split, add_if_not_exist=False
+        )
+        return Segmented(tokens.long(), markers, [note for note in notes if note])
+
+    def _cut(self, text: str) -> tuple[list[str], list[str]]:
+        """The pieces of a text, and what is to be said of how they came about."""
+        mark, option, _ = _WAYS.get(self._kind, ("", "", ()))
+        if mark and mark in text:
+            note = "taken as cut already, by the marks of subwords in it"
+            return (text.lower() if self._is_lower else text).split(), [note]
+        if mark and self._bpe is None and text.strip():
+            raise ValueError(
+                f"the dictionary has subwords, and nothing says how the text is cut into them: give "
+                f"--bpe {self._kind} --{option.replace('_', '-')} FILE of the training, or a text "
+                f"that is cut already"
+            )
+        if self._tokenizer is not None:
+            text = self._tokenizer.encode(text)
+        # Behind the tokeniser, whose capitals tell it where a sentence begins
+        text = text.lower() if self._is_lower else text
+        pieces = text if self._bpe is None else str(self._bpe.encode(text))
+        return pieces.split(), self._notes
+
+    def _find(self, data: Path, language: str) -> None:
+        """Take the subword model that lies by the data."""
+        _, option, names = _WAYS[self._kind]
+        for place in (data, data.parent / "spm", data.parent / "bpe"):
+            for name in names:
+                for file in sorted(place.glob(name.format(language=language))):
+                    args = Namespace(bpe=self._kind, **{option: str(file)})
+                    self._bpe = built(args, "bpe")
+                    how = f"--bpe {self._kind} --{option.replace('_', '-')} {file}"
+                    self._notes = [f"cut by {how}"]
+                    return
+
+
+def built(args: Any, part: str) -> Any:
+    """fairseq's subwords or tokeniser of some options; None where they name none."""
+    name = getattr(args, part)
+    if name is None:
+        return None
+    option = _WAYS[name][1] if name in _WAYS else ""
+    path = getattr(args, option, None)
+    if option and not Path(str(path)).is_file():
+        there = f": there is no file {path}" if path not in (None, "???") else ""
+        raise ValueError(f"--bpe {name} needs --{option.replace('_', '-')} FILE{there}")
+    build = encoders.build_bpe if part == "bpe" else encoders.build_tokenizer
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # sacremoses and others tell their paths
+            return build(args)
+    except ImportError as error:
+        raise ModuleNotFoundError(f"--{part} {name}: {error}", name=error.name) from error
+    except Exception as error:  # whatever the packages make of a damaged file
+        file = f" with {path}" if path else ""
+        raise ValueError(f"--{part} {name} cannot be used{file}: {reason(error)}") from error

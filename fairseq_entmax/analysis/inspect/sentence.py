@@ -1,0 +1,221 @@
+"""What ``look`` gives of one sentence: its tokens, its attention, the strongest links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.data.tokens import without_marks
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where one token looks; of cross, that is said.
+
+    Attributes:
+        keys: the tokens with the most weight, and it, the largest first; never one of weight 0.
+        zeros: of how many of the ``visible`` keys the weight is exactly 0.
+        places: of ``keys`` in the sentence, from 0.
+    """
+
+    token: str
+    keys: list[tuple[str, float]]
+    zeros: int
+    visible: int
+    places: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A sentence in the numbers of the dictionaries; of what the model wrote itself, how much."""
+
+    source: Tensor
+    target: Tensor | None = None
+    generated: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The attention of every head on one sentence.
+
+    Attributes:
+        text: as it was given.
+        translation: what the model said of it, or was to have said; None where it says nothing.
+        is_generated: whether the model said so itself.
+        tokens: of the text, as the model reads them, the end of the sentence among them.
+        read_tokens: what the decoder has read at each of its steps, the last of it.
+        target_tokens: what it predicts there; both empty where nothing is written.
+        attention: ``encoder-self``, ``decoder-self`` and ``cross``, those there are, to a list of
+            the layers' weights ``(heads, queries, keys)`` float32, from the bottom; a layer
+            without heads has none. Rows add up to 1. Queries are the tokens that look, of cross
+            the steps that predict ``target_tokens``.
+        gates: likewise of each layer the heads' gates, a float each, 1 where there is none.
+        notes: what is to be known of it: unknown words, how the text was cut, what was searched.
+        is_words: whether tokens are joined to words.
+    """
+
+    text: str
+    translation: str | None
+    is_generated: bool
+    tokens: list[str]
+    read_tokens: list[str]
+    target_tokens: list[str]
+    attention: dict[str, list[Tensor]]
+    gates: dict[str, list[list[float]]]
+    notes: list[str] = field(default_factory=list)
+    is_words: bool = False
+    # The word of each token, as TokenTable numbers them; the sentence; and the session of both
+    _word_numbers: Sequence[list[int]] = ()
+    _item: Any = None
+    _session: Any = None
+
+    @property
+    def first_attention(self) -> str:
+        """The attention that says most: ``cross`` where there is one."""
+        return next(name for name in (CROSS, DECODER_SELF, ENCODER_SELF) if name in self.attention)
+
+    def axes(self, attention: str) -> tuple[list[str], list[str]]:
+        """The tokens of an attention's queries and of its keys."""
+        if attention == CROSS:
+            return self.target_tokens, self.tokens
+        tokens = self.read_tokens if attention == DECODER_SELF else self.tokens
+        return tokens, tokens
+
+    def weights(
+        self, attention: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> Tensor:
+        """The weights ``(queries, keys)`` float32 of one head, or a mean over layers, heads or both.
+
+        The mean leaves out heads whose gate is closed, unless it is of them alone.
+
+        Args:
+            attention: None takes :attr:`first_attention`.
+            layer, head: from 0; None is the mean.
+
+        Raises:
+            ValueError: there is no such attention, layer or head.
+        """
+        return self.chosen(attention, layer, head).mean(dim=0)
+
+    def links(
+        self,
+        attention: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        top: int = 3,
+    ) -> list[Links]:
+        """For each token that looks, the ``top`` ones with the most weight, as :meth:`weights`."""
+        if top < 1:
+            raise ValueError(f"--top got {top}: give 1 or more")
+        name = attention or self.first_attention
+        weights = self.weights(name, layer, head)
+        queries, keys = self.axes(name)
+        found = []
+        for place, (token, row) in enumerate(zip(queries, weights, strict=True)):
+            visible = place + 1 if name == DECODER_SELF else len(keys)
+            order = row[:visible].argsort(descending=True, stable=True)[:top].tolist()
+            places = [key for key in order if row[key] > 0]
+            best = [(keys[key], float(row[key])) for key in places]
+            found.append(Links(token, best, int(row[:visible].eq(0).sum()), visible, places))
+        return found
+
+    def chosen(
+        self, attention: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> Tensor:
+        """The weights ``(heads, queries, keys)`` that :meth:`weights` is the mean of."""
+        weights, gates = self._all(attention, layer, head)
+        return weights[gates > 0] if bool((gates > 0).any()) else weights
+
+    def heads_in_words(self, attention: str | None, layer: int | None, head: int | None) -> str:
+        """Of which heads :meth:`weights` are, in words."""
+        name = attention or self.first_attention
+        number = len(self.chosen(name, layer, head))
+        closed = len(self._all(name, layer, head)[0]) - number
+        layers = sum(len(one) > 0 for one in self.attention[name])
+        parts = [name] if layer is None else [name, f"layer {layer}"]
+        parts += [] if head is None else [f"head {head}"]
+        if layer is None or head is None:
+            where = f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
+            parts.append(f"mean of {number} head{'s' * (number != 1)}{where}")
+        return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
+
+    def words(self) -> Self:
+        """The same of words: weights summed over the tokens of a word that is looked at, and
+        meaned over those of a word that looks."""
+        if self.is_words:
+            return self
+        source, read, target = map(groups_of, self._word_numbers)
+        sides = {
+            ENCODER_SELF: (source, source),
+            DECODER_SELF: (read, read),
+            CROSS: (target, source),
+        }
+        return replace(
+            self,
+            tokens=joined_tokens(self.tokens, source),
+            read_tokens=joined_tokens(self.read_tokens, read),
+            target_tokens=joined_tokens(self.target_tokens, target),
+            attention={
+                name: [joined_weights(one, *sides[name]) for one in layers]
+                for name, layers in self.attention.items()
+            },
+            is_words=True,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for scripts: weights as nested lists, layer, head, query, key."""
+        fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
+        lists = {name: [one.tolist() for one in layers] for name, layers in self.attention.items()}
+        return {**fields, "attention": lists}
+
+    def _all(
+        self, attention: str | None, layer: int | None, head: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """The weights ``(heads, queries, keys)`` of what is asked for, and their gates."""
+        name = attention or self.first_attention
+        if name not in self.attention:
+            known = " and ".join(one for one in ATTENTIONS if one in self.attention)
+            raise ValueError(f"--attention got {name!r}: this model has {known}")
+        layers = self.attention[name]
+        if layer is not None and not 0 <= layer < len(layers):
+            raise ValueError(f"--layer got {layer}: {name} has the layers 0 to {len(layers) - 1}")
+        places = range(len(layers)) if layer is None else [layer]
+        most = max(len(layers[place]) for place in places)
+        if most == 0:
+            raise ValueError(f"--layer got {layer}: it has no heads left in {name}")
+        if head is not None and not 0 <= head < most:
+            where = name if layer is None else f"layer {layer} of {name}"
+            raise ValueError(f"--head got {head}: {where} has the heads 0 to {most - 1}")
+        heads = slice(None) if head is None else slice(head, head + 1)
+        weights = torch.cat([layers[place][heads] for place in places])
+        return weights, torch.tensor([g for at in places for g in self.gates[name][at][heads]])
+
+
+def groups_of(words: Sequence[int]) -> list[list[int]]:
+    """The places of each word, of numbers of each token's; those below 0 stay alone."""
+    groups: list[list[int]] = []
+    for place, word in enumerate(words):
+        if word < 0 or place == 0 or word != words[place - 1]:
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
+def joined_tokens(tokens: Sequence[str], groups: Sequence[Sequence[int]]) -> list[str]:
+    """The words of tokens, without the marks of subwords."""
+    return [without_marks("".join(tokens[place] for place in group)) for group in groups]
+
+
+def joined_weights(
+    weights: Tensor, queries: Sequence[list[int]], keys: Sequence[list[int]]
+) -> Tensor:
+    """Weights of words: the sum over the tokens of a key, the mean over those of a query.
+
+    Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have."""
+    of_words = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
+    return torch.stack([of_words[:, group].mean(dim=1) for group in queries], dim=1)

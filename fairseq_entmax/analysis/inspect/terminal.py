@@ -1,0 +1,83 @@
+"""A look as lines of text."""
+
+from __future__ import annotations
+
+import textwrap
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.inspect.sentence import Links, Sentence
+from fairseq_entmax.attentions import DECODER_SELF
+from fairseq_entmax.text_table import text_table
+
+WIDTH = 80
+
+
+def shown(
+    look: Sentence,
+    attention: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    top: int = 3,
+) -> str:
+    """What is to be read of a sentence: what was said of it, and the strongest links."""
+    return f"{_header(look)}\n\n{_table(look, attention or look.first_attention, layer, head, top)}"
+
+
+def _header(look: Sentence) -> str:
+    lines = {"text": look.text}
+    if look.translation is not None:
+        lines["translation" + " (given)" * (not look.is_generated)] = look.translation
+    rows = [*lines.items(), *(("note", note) for note in look.notes)]
+    return "\n".join(_filled(f"{name}: {text}", "  ") for name, text in rows)
+
+
+def _filled(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _table(look: Sentence, attention: str, layer: int | None, head: int | None, top: int) -> str:
+    found = look.links(attention, layer, head, top)
+    keys = look.axes(attention)[1]
+    weights = look.chosen(attention, layer, head)
+    title = [_filled(f"{look.heads_in_words(attention, layer, head)}:")]
+    if len(weights) > 1:
+        title.append(_filled(_zeros_of_heads(attention, weights)))
+    most = max(len(one.keys) for one in found)
+    rows = []
+    for one in found:
+        cells = [
+            # With its place, from 0, where the sentence has the token twice
+            f"{weight_text(weight)} {token}" + f"#{place}" * (keys.count(token) > 1)
+            for place, (token, weight) in zip(one.places, one.keys, strict=True)
+        ]
+        # A mean is 0 only where every head is: its zeros are told of the heads instead
+        zeros = "" if len(weights) > 1 and not one.zeros else _zeros(one)
+        rows.append([one.token, *cells, *[""] * (most - len(cells)), zeros])
+    return "\n".join([*title, text_table(rows, left=range(most + 1))])
+
+
+def _zeros_of_heads(attention: str, weights: Tensor) -> str:
+    """Of how many heads weights are exactly 0, which a mean over heads hides, and how to see one."""
+    seen = torch.ones_like(weights[0], dtype=torch.bool)
+    if attention == DECODER_SELF:
+        seen = seen.tril()
+    leaving = int(weights[:, seen].eq(0).any(dim=1).sum())
+    # Of each query the share of its keys, as the measure is
+    density = ((weights > 0) & seen).sum(-1) / seen.sum(-1)
+    return (
+        f"of {len(weights)} heads {leaving or 'none'} leave{'s' * (leaving == 1)} out keys, with "
+        f"weights of exactly 0; mean density {float(density.mean()):.2f}; --layer and --head show one"
+    )
+
+
+def _zeros(one: Links) -> str:
+    return f"{one.zeros} of {one.visible} exactly 0" if one.zeros else "no zeros"
+
+
+def weight_text(weight: float) -> str:
+    """A weight in four columns; 0 is exactly 0, and what is above never looks like it."""
+    if weight == 0:
+        return "   0"
+    return f"{weight:.2f}" if weight >= 0.005 else "<.01"

@@ -1,0 +1,124 @@
+"""What is known of a model as a whole, each in one object: how it is measured, written and shown."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, number_schema
+from fairseq_entmax.analysis.measures.rows import Sums
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Predictions(NamedTuple):
+    """What a model makes of a batch, and the target, with where it counts."""
+
+    model: Any
+    output: tuple[Tensor, Any]
+    log_probs: Tensor
+    target: Tensor
+    counts: Tensor
+
+
+class ModelMeasure:
+    """Numbers of a model, in a field of its entry in the document that only models it is of have.
+
+    Attributes:
+        about, numbers: what the schema says of the field, and of each of its numbers.
+        columns: of the report's table of models: title, style in ``STYLES`` of ``summary.js``, number.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    numbers: ClassVar[dict[str, JsonSchema]]
+    columns: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+
+    @property
+    def schema(self) -> JsonSchema:
+        required = {"required": list(self.numbers), "description": self.about}
+        shape = {"type": "object", "additionalProperties": False}
+        return {**shape, **required, "properties": self.numbers}
+
+    def is_of(self, model: Any) -> bool:
+        return True
+
+    def update(self, predictions: Predictions, sums: Sums) -> None:
+        """Add a batch to the model's sums, among them ``loss`` and ``unreachable``."""
+
+    def result(self, model: Any, sums: Sums) -> Fields:
+        """The numbers."""
+        raise NotImplementedError
+
+
+def _unreachable(meaning: str) -> JsonSchema:
+    return {"$ref": "#/$defs/count", "description": meaning}
+
+
+class Copying(ModelMeasure):
+    """How much of what a model says is copied from its source."""
+
+    name, about = "copying", "Only of a model that copies words from its source."
+    numbers: ClassVar = {
+        "share": number_schema(
+            "The part of the copy in what is said, 1 - g, a mean over words of the target."
+        ),
+        "unreachable": _unreachable(
+            "Target tokens that the model gives no probability: markers of words that the copy "
+            "leaves out. They are no part of the loss."
+        ),
+    }
+    columns = (("Copied (1 − g)", "percent", "share"), ("Unreachable", "count", "unreachable"))
+
+    def is_of(self, model: Any) -> bool:
+        return model.attention_options.copy is not None
+
+    def update(self, predictions: Predictions, sums: Sums) -> None:
+        model, (_, extra), _, target, counts = predictions
+        is_word = counts & (target != model.decoder.dictionary.eos())
+        sums.add("copied", (-extra["copy"].switch.double()).sigmoid()[is_word].sum())
+        sums.add("copied/count", is_word.sum())
+
+    def result(self, model: Any, sums: Sums) -> Fields:
+        return {"share": sums.total_mean("copied"), "unreachable": int(sums["unreachable"])}
+
+
+class SparseOutput(ModelMeasure):
+    """How many words get a probability above zero."""
+
+    name = "output"
+    about = "Only of a model whose output gives words a probability of exactly zero."
+    numbers: ClassVar = {
+        "alpha": {
+            **{"type": "number", "minimum": 1, "maximum": 2},
+            "description": "Of the entmax that makes its probabilities.",
+        },
+        "support": number_schema(
+            "How many words have a probability above zero, a mean over targets.", largest=None
+        ),
+        "unreachable": _unreachable(
+            "Targets that have none. They are no part of the loss, which is that of the others."
+        ),
+    }
+    columns = (
+        ("Words with a probability", "tenths", "support"),
+        ("Targets without", "count", "unreachable"),
+    )
+
+    def is_of(self, model: Any) -> bool:
+        from fairseq_entmax.analysis.models.likelihood import has_zeros
+
+        return has_zeros(model)
+
+    def update(self, predictions: Predictions, sums: Sums) -> None:
+        supports = (predictions.log_probs > -math.inf).sum(dim=-1)
+        sums.add("support", supports[predictions.counts].sum())
+        sums.add("support/count", predictions.counts.sum())
+
+    def result(self, model: Any, sums: Sums) -> Fields:
+        numbers = {"alpha": model.output_alpha, "support": sums.total_mean("support")}
+        return {**numbers, "unreachable": int(sums["unreachable"])}
+
+
+MODEL_MEASURES: tuple[ModelMeasure, ...] = (Copying(), SparseOutput())

@@ -1,0 +1,1 @@
+"""The models that are looked at: loaded, recorded, and with some heads silenced."""

@@ -1,0 +1,101 @@
+"""The models that are looked at, from checkpoints."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from fairseq_entmax.analysis.data.data_types import check_model, type_of_task
+from fairseq_entmax.analysis.data.loading import device_of
+from fairseq_entmax.checkpoints import updates_of
+from fairseq_entmax.error_messages import reason
+from fairseq_entmax.models.checkpoint_model import read_model
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model of a checkpoint, in evaluation mode; a stock ``transformer`` as ours with softmax.
+
+    Attributes:
+        name: what to call it beside others.
+        path: the file.
+        architecture: the architecture that the checkpoint names.
+        updates: how many updates it was trained for; None where the file does not say.
+    """
+
+    name: str
+    path: str
+    architecture: str
+    model: Any
+    updates: int | None
+
+
+def load_models(
+    args: Namespace, task: Any, names: Sequence[str] | None = None
+) -> list[LoadedModel]:
+    """The models of ``--path``, on the device and in the precision that the options ask for."""
+    paths = args.path.split(os.pathsep)
+    if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
+        raise ValueError(
+            f"--names got {','.join(names)!r}: give {len(paths)} different names with commas "
+            f"between them, one for each checkpoint of --path"
+        )
+    loaded = [load_model(path, task) for path in paths]
+    device = device_of(args)
+    for one in loaded:
+        if args.fp16 or args.bf16:
+            one.model.to(torch.float16 if args.fp16 else torch.bfloat16)
+        one.model.to(device)
+    if not names:
+        mappings = (one.model.attention_options.specs.values() for one in loaded)
+        texts = ["+".join(sorted({str(spec) for row in rows for spec in row})) for rows in mappings]
+        names = _names([one.path for one in loaded], texts)
+    return [replace(one, name=name) for one, name in zip(loaded, names, strict=True)]
+
+
+def load_model(path: str, task: Any) -> LoadedModel:
+    """A model of a checkpoint, on the CPU, in evaluation mode.
+
+    Args:
+        path: a checkpoint of a model of this package, or of fairseq's ``transformer`` or
+            ``transformer_lm``, which becomes one of this package with softmax.
+        task: fairseq's task, for its dictionaries.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is of another kind of model than the task's, or does not fit its
+            dictionaries or languages.
+        UnsafeCheckpointError: it holds something that could run code.
+    """
+    saved = read_model(path)
+    state = saved.state
+    kind, copy = type_of_task(task), saved.options.copy
+    check_model(saved.model_class, saved.architecture, path, kind)
+    kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
+    try:
+        model = kind.build_model(saved, task)
+        model.load_state_dict(state["model"], strict=True)
+    except Exception as error:  # of settings or weights that do not fit, of whatever kind
+        raise ValueError(f"{path} does not hold the model it names: {reason(error)}") from error
+    model.eval().requires_grad_(False)
+    updates = updates_of(state)
+    return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
+
+
+def _names(paths: list[str], mappings: list[str]) -> list[str]:
+    """The mappings, where they tell the models apart; else the parts of the paths that do."""
+    if len(set(mappings)) == len(mappings):
+        return mappings
+    parts = [os.path.abspath(path).split(os.sep)[::-1] for path in paths]
+    for column in itertools.zip_longest(*parts, fillvalue=""):
+        if len(set(column)) == len(column):
+            return [name.removesuffix(".pt") for name in column]
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"--path got {os.pathsep.join(paths)!r}, the same checkpoint twice")
+    return paths

@@ -1,0 +1,1 @@
+"""Passes of models over data, and what measures add up in them."""

@@ -1,0 +1,147 @@
+"""What is known of a data set, and of each model, after batches of one pass."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.data import tokens
+from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.data.batch import Batch
+from fairseq_entmax.analysis.data.data_types import type_of_model
+from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
+from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
+from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
+from fairseq_entmax.analysis.measures.rows import Sums
+from fairseq_entmax.analysis.measures.source_words import RARE_RANK
+from fairseq_entmax.analysis.models import likelihood
+from fairseq_entmax.analysis.models.loaded import LoadedModel
+from fairseq_entmax.analysis.models.recorder import record_pass
+from fairseq_entmax.analysis.passes.statistics import ModelStatistics
+
+
+class DataCounts:
+    """What the data set consists of; ``ids`` are the sentences seen, 8 bytes each."""
+
+    def __init__(self, annotations: Annotations | None) -> None:
+        self.annotated = None if annotations is None else AnnotationCounts(annotations)
+        self.ids = array("q")
+        self.numbers: Counter[str] = Counter()
+
+    def update(self, sample: Any, batch: Batch) -> None:
+        """Add the sentences of a batch."""
+        self.ids.extend(sample["id"].tolist())
+        if self.annotated is not None and batch.annotated is not None:
+            self.annotated.update(batch.annotated)
+        source, table = batch.source, batch.table
+        assert table is not None
+        _, ending = tokens.final_punctuation(table, source.tokens, ~source.real | source.end)
+        rank, _ = tokens.rarest(table.rank[source.tokens])
+        counted: dict[str, int | Tensor] = {
+            "sentences": len(source.tokens),
+            "source_tokens": source.real.sum(),
+            "target_tokens": batch.target.real.sum(),
+            "interrogative_sentences": (ending == tokens.INTERROGATIVE).sum(),
+            "declarative_sentences": (ending == tokens.DECLARATIVE).sum(),
+            "rare_word_sentences": (rank >= RARE_RANK).sum(),
+        }
+        self.numbers.update({name: int(number) for name, number in counted.items()})
+
+
+class ModelCollector:
+    """What is known of one model after any number of batches."""
+
+    def __init__(
+        self, loaded: LoadedModel, wanted: Collection[str], outcome: ClassResults | None = None
+    ) -> None:
+        self.loaded = loaded
+        self.outcome = outcome
+        self.statistics = ModelStatistics(wanted)
+        self.measures = [one for one in MODEL_MEASURES if one.is_of(loaded.model)]
+        self.sums = Sums()
+        self._kind = type_of_model(loaded.model)
+
+    def update(self, sample: Any, batch: Batch) -> Tensor:
+        """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
+        model = self.loaded.model
+        attention, output = record_pass(model, sample)
+        differences = self.statistics.update(attention, batch)
+        log_probs = self._kind.log_probs(model, sample, output)
+        target, counts = self._kind.targets(model, sample)
+        nll = likelihood.negative_log_likelihood(log_probs, target, counts)
+        gone = likelihood.unreachable(nll, model)
+        loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)
+        if not torch.isfinite(loss):
+            numbers = ", ".join(map(str, sample["id"].tolist()[:5]))
+            raise ValueError(
+                f"{self.loaded.path} gives numbers that are not finite, in one of the sentences "
+                f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
+            )
+        self.sums.add("loss", loss)
+        self.sums.add("unreachable", gone.sum())
+        self.sums.add("loss/count", counts.sum() - gone.sum())
+        if self.outcome is not None:
+            self.outcome.update(sample, batch, output)
+        predictions = Predictions(model, output, log_probs, target, counts)
+        for measure in self.measures:
+            measure.update(predictions, self.sums)
+        return differences
+
+    @property
+    def loss(self) -> float | None:
+        """Negative log likelihood in nats a target that it can reach; None before any."""
+        return self.sums.total_mean("loss")
+
+
+class AnnotationCounts:
+    """What the annotations of a data set have in them, and what position alone would tell of them.
+
+    Baseline: the share of a relation's arcs at its most frequent offset, in words of the text, from
+    query to key. Of offsets that are as frequent the shorter counts, then the one to the left."""
+
+    def __init__(self, annotations: Annotations) -> None:
+        self._annotations, self._sentences = annotations, 0
+        # For each relation: how often the head stands at an offset from the dependent
+        self._offsets: list[Counter[int]] = [Counter() for _ in annotations.relations]
+        self._sums = Sums()
+
+    def update(self, batch: AnnotatedBatch) -> None:
+        """Add one batch."""
+        self._sentences += batch.word.size(0)
+        offsets = (batch.arc_head - batch.arc_dependent).tolist()
+        for relation, offset in zip(batch.arc_relation.tolist(), offsets, strict=True):
+            self._offsets[relation][offset] += 1
+        tags = batch.parts_of_speech.sum(dim=1)
+        words = (batch.word >= 0).double().sum(dim=1)
+        self._sums.add_ratios("tags", tags, tags.sum(dim=1))
+        self._sums.add_ratios("entities", batch.entities.sum(dim=1), words)
+
+    def results(self) -> dict[str, Any]:
+        """The numbers of ``annotations`` in ``analysis.json``."""
+        known, tags, entities = self._annotations, self._sums.mean("tags"), None
+        if known.has_entities:
+            entities = self._sums.mean("entities")
+        relations = zip(known.relations, self._offsets, strict=True)
+        shares = [] if tags is None else zip(known.parts_of_speech, tags.tolist(), strict=True)
+        return {
+            "file": known.path,
+            "sentences": self._sentences,
+            "relations": {name: _baselines(found) for name, found in relations if found} or None,
+            "part_of_speech": dict(shares) or None,
+            "named_entities": None if entities is None else float(entities),
+        }
+
+
+def _baselines(offsets: Counter[int]) -> dict[str, Any]:
+    """A relation's numbers from how often its heads stand at each offset from the dependent."""
+    count = offsets.total()
+    result: dict[str, Any] = {"count": count}
+    for direction, sign in ((TO_HEAD, 1), (TO_DEPENDENT, -1)):
+        offset = min(offsets, key=lambda place: (-offsets[place], abs(place), sign * place))
+        result[direction] = {"baseline": offsets[offset] / count, "offset": sign * offset}
+    return result

@@ -1,0 +1,100 @@
+"""The measures of one pass over a data set, a batch at a time, for every attention of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.data.batch import Batch
+from fairseq_entmax.analysis.importance import ByHead
+from fairseq_entmax.analysis.measures import Measure, WeightMeasure, measures, optional_names
+from fairseq_entmax.analysis.measures.base import Fields
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+
+
+class LayerStatistics:
+    """Sums of each measure over one attention of one layer."""
+
+    def __init__(self, attention: str, heads: int, wanted: Collection[str] | None = None) -> None:
+        self.attention = attention
+        self.heads = heads
+        names = optional_names() if wanted is None else wanted
+        self._measures = [
+            one
+            for one in measures()
+            if isinstance(one, WeightMeasure) and (one.name in names or not one.is_optional)
+        ]
+        self.sums = {measure.name: Sums() for measure in self._measures}
+
+    def update(self, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Add weights ``(batch, heads, queries, keys)``; the heads' diversity in each sentence,
+        summed over its queries, and the number of those, both ``(batch,)``."""
+        seen = LayerWeights(self.attention, weights, batch)
+        for measure in self._measures:
+            try:
+                measure.update(seen, self.sums[measure.name])
+            except Exception as error:
+                raise ValueError(
+                    f"the measure {measure.name} fails: {type(error).__name__}: {error}"
+                ) from error
+        return seen.diversity
+
+    def results(self) -> Fields:
+        """What ``analysis.json`` has of this attention, as far as it follows from weights."""
+        return MeasuredLayer(self.attention, 0, self).results(WeightMeasure)
+
+
+@dataclass(frozen=True)
+class MeasuredLayer:
+    """All that measures can look at when one attention of a layer is written down.
+
+    ``statistics`` of its weights, None where no head is left; ``module``, the attention itself;
+    ``importance``, by name the shares of measures that take passes of their own."""
+
+    attention: str
+    number: int
+    statistics: LayerStatistics | None
+    module: Any = None
+    importance: Dictionary[str, ByHead] = field(default_factory=dict)
+
+    def results(self, kinds: type[Measure] = Measure) -> Fields:
+        """The fields of the layer, and ``heads`` with those of its heads; by some measures."""
+        number = 0 if self.statistics is None else self.statistics.heads
+        heads: list[Fields] = [{"head": head} for head in range(number)]
+        layer: Fields = {}
+        for measure in (one for one in measures() if isinstance(one, kinds)):
+            nothing: Fields = dict.fromkeys(measure.fields())
+            results = (measure.of_heads(self) if heads else None) or [nothing] * number
+            for head, fields in zip(heads, results, strict=True):
+                head.update(fields)
+            layer |= {**dict.fromkeys(measure.layer_fields()), **measure.of_layer(self, heads)}
+        return {**layer, "heads": heads}
+
+
+class ModelStatistics:
+    """Sums over every attention of a model that has heads."""
+
+    def __init__(self, wanted: Collection[str] | None = None) -> None:
+        self.layers: dict[str, dict[int, LayerStatistics]] = {}
+        self._wanted = wanted
+
+    def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> Tensor:
+        """Add weights as :class:`AttentionRecorder` gives them; the diversity of each sentence,
+        ``(batch,)`` float64, a mean over its queries, and over attentions and layers."""
+        differences = []
+        for name, layers in attention.items():
+            for layer, weights in layers.items():
+                known = self.layers.setdefault(name, {})
+                if layer not in known:
+                    known[layer] = LayerStatistics(name, weights.size(1), self._wanted)
+                total, number = known[layer].update(weights, batch)
+                differences.append(total / number.clamp(min=1))
+        if not differences:  # all heads are pruned
+            tokens = batch.source.tokens
+            return torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
+        return torch.stack(differences).mean(dim=0)

@@ -1,0 +1,57 @@
+"""How texts become tokens."""
+
+import io
+
+import pytest
+
+from fairseq_entmax.analysis.inspect.segmentation import Segmentation
+from tests.analysis.test_tokens import dictionary
+
+TEXT = ["the cat sat on the mat", "a cat and a mat and a hat", "the hat sat on a cat"] * 20
+
+
+def words_of(made, segmented):
+    return [made[token] for token in segmented.tokens.tolist()]
+
+
+@pytest.mark.parametrize("place", ["spm", "bpe", "data-bin"])
+def test_the_subword_model_by_the_data_cuts_and_is_named(tmp_path, place):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=written, model_type="bpe", vocab_size=30,
+        minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / place).mkdir()
+    path = tmp_path / place / "any.model"
+    path.write_bytes(written.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    pieces = [processor.IdToPiece(number) for number in range(3, processor.GetPieceSize())]
+    made = dictionary(*pieces)
+    cut = Segmentation(made, data=str(tmp_path / "data-bin"))
+    expected = processor.encode("the cat sat", out_type=str)
+    assert words_of(made, cut("the cat sat")) == [*expected, "</s>"]
+    assert cut("the cat sat").notes == [f"cut by --bpe sentencepiece --sentencepiece-model {path}"]
+    already = cut(" ".join(expected))
+    assert words_of(made, already)[:-1] == expected
+    assert already.notes == ["taken as cut already, by the marks of subwords in it"]
+
+
+def test_the_merges_of_the_language_come_first(tmp_path):
+    pytest.importorskip("subword_nmt")
+    (tmp_path / "bpe").mkdir()
+    (tmp_path / "bpe" / "codes.es").write_text("#version: 0.2\ng a\n")
+    (tmp_path / "bpe" / "codes").write_text("#version: 0.2\nt o</w>\n")
+    made = dictionary("ga@@", "to", "g@@", "a@@", "t@@", "o")
+    data = str(tmp_path / "data-bin")
+    es, en = (Segmentation(made, data=data, language=one)("gato") for one in ("es", "en"))
+    assert words_of(made, es) == ["ga@@", "t@@", "o", "</s>"]
+    assert words_of(made, en) == ["g@@", "a@@", "to", "</s>"]
+
+
+def test_words_that_the_dictionary_lacks_are_said():
+    cut = Segmentation(dictionary("a", "b"))
+    made = cut("a quux b quux frob")
+    assert made.tokens.tolist() == [4, 3, 5, 3, 3, 2]
+    assert made.notes == ["not in the dictionary, and read as <unk>: quux, frob"]
+    assert cut("a b").notes == []
