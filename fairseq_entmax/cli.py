@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import fairseq_entmax
 from fairseq_entmax import warning_filters
@@ -142,6 +143,11 @@ def _parser() -> argparse.ArgumentParser:
     tag.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     tag.set_defaults(run=_tag)
 
+    _add_prune(commands)
+    return parser
+
+
+def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
         help="write a smaller checkpoint, without the heads that are closed or named",
@@ -149,30 +155,29 @@ def _parser() -> argparse.ArgumentParser:
         "of any; the result has no gates. --print-config prints the heads that are left as "
         "options of fairseq-train.",
     )
-    prune.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
-    prune.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
-    prune.add_argument("--output", metavar="FILE", help="the checkpoint to write")
-    prune.add_argument(
+    add = prune.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
+    add("--user-dir", metavar="DIR", help=USER_DIR)
+    add("--output", metavar="FILE", help="the checkpoint to write")
+    add(
         "--heads",
         metavar="HEADS",
         help="heads to remove beside the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    for flag, text in (
-        ("--overwrite", "replace the output if it exists"),
-        (
-            "--print-config",
-            "print the options that train a model with the heads of CHECKPOINT (closed ones left "
-            "out), or of the output, from scratch",
-        ),
-        (
-            "--undecided",
-            "prune also where training with --target-heads ended before it decided the heads",
-        ),
-    ):
-        prune.add_argument(flag, action="store_true", help=text)
+    add("--overwrite", action="store_true", help="replace the output if it exists")
+    add(
+        "--print-config",
+        action="store_true",
+        help="print the options that train a model with the heads of CHECKPOINT (closed ones left "
+        "out), or of the output, from scratch",
+    )
+    add(
+        "--undecided",
+        action="store_true",
+        help="prune also where training with --target-heads ended before it decided the heads",
+    )
     prune.set_defaults(run=_prune)
-    return parser
 
 
 def _print_user_dir(options: argparse.Namespace) -> None:
