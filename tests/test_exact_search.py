@@ -10,7 +10,11 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
+from fairseq_entmax.fairseq_patches.exact_search.counts import (
+    SearchCounts,
+    count_searches,
+    reporting,
+)
 from tests.sparse_toys import EOS, Toy, toy_batch, toy_dictionary
 
 A, B, C, D = 4, 5, 6, 7

@@ -4,24 +4,16 @@ A sparse output layer gives most words probability zero. fairseq's search keeps 
 in its beam, with a score of -inf, and fails when no other can end. :func:`search_with_zeros`
 ends it there instead, and says of each sentence whether the beam held every sequence of
 non-zero probability.
-"""
 
-from __future__ import annotations
+Without it: fairseq's search fails for such models, or finds fewer sentences.
+Remove when: fairseq's search leaves candidates of probability zero out.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from fairseq_entmax.exact_search.batch_search import BatchSearch, Hypotheses
-from fairseq_entmax.exact_search.counts import SearchCounts, count_searches, note, reporting
-
-__all__ = [
-    "SearchCounts",
-    "align_with_zeros",
-    "count_searches",
-    "fill_up",
-    "reporting",
-    "search_with_zeros",
-]
+from fairseq_entmax.fairseq_patches.exact_search.batch_search import BatchSearch, Hypotheses
+from fairseq_entmax.fairseq_patches.exact_search.counts import SearchCounts, note
 
 
 def search_with_zeros(
