@@ -164,17 +164,16 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         """Give every attention of a model that fairseq built its mapping, heads and gates."""
         generator = torch.Generator().manual_seed(self.head_seed())
         layers = list(transformer_layers(self))
-        missing = set(options.heads) - {attention for attention, _, _ in layers}
+        missing = set(options.heads) - {attention for attention, *_ in layers}
         if getattr(args, "no_cross_attention", False):
             missing.discard(CROSS)
         if any(options.heads[attention] for attention in missing):
             raise ValueError(
-                f"{type(self).__name__} has no {', '.join(sorted(missing))} attention: it is looked "
-                f"for in the layers of model.encoder and model.decoder, and the class's attribute "
-                f"'attentions' says which there are"
+                f"{type(self).__name__} has no {', '.join(sorted(missing))} attention: the class's "
+                f"attribute 'attentions' says which there are"
             )
-        for attention, number, layer in layers:
-            give_heads(layer, attention, options.build_heads(attention, number, generator))
+        for attention, number, layer, name in layers:
+            give_heads(layer, name, options.build_heads(attention, number, generator))
         with compat.stopping_command():
             self._share_parameters()
         self.attention_options = options

@@ -143,7 +143,7 @@ def _attentions(
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, value in weights.items():
         located = place_of(key)
-        if located is not None:
+        if located is not None and located[0].attention in options.heads:
             place, module, name = located
             parts.setdefault((place, module), {})[name] = value
     attentions = []

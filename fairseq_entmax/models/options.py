@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax.attention import HardConcreteGate, Heads
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, PLACES
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
 from fairseq_entmax.criterions.sparse_output import (
     NAME,
     SOFTMAX,
@@ -208,13 +208,13 @@ def _heads(config: AttentionConfig, args: Any, attention: str) -> list[int]:
     if max(counts, default=0) > most:
         raise ValueError(
             f"{option_name(option)}: a layer has place for {most} heads at most, as "
-            f"--{PLACES[attention][0]}-attention-heads says, not {max(counts)}"
+            f"--{SIDES[attention]}-attention-heads says, not {max(counts)}"
         )
     return counts
 
 
 def _places(args: Any, attention: str) -> int:
-    return int(getattr(args, f"{PLACES[attention][0]}_attention_heads"))
+    return int(getattr(args, f"{SIDES[attention]}_attention_heads"))
 
 
 def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
@@ -222,7 +222,7 @@ def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
 
     fairseq sets the number to that of the layers kept, once it builds such a model.
     """
-    side = PLACES[attention][0]
+    side = SIDES[attention]
     kept = getattr(args, f"{side}_layers_to_keep", None)
     kept = kept.split(",") if isinstance(kept, str) else kept or []
     return int(getattr(args, f"{side}_layers")), [int(number) for number in kept]
@@ -241,7 +241,7 @@ def _check_gated(
     gated: Sequence[str], heads: dict[str, list[int]], args: Any, freeze_decoder: bool
 ) -> None:
     for attention in gated:
-        side = PLACES[attention][0]
+        side = SIDES[attention]
         if attention not in heads:
             raise ValueError(
                 f"--head-gates: this model has no {attention} attention, only {', '.join(heads)}"
