@@ -21,9 +21,9 @@ from fairseq_entmax.attention.pooling import AttentionPooling
 from fairseq_entmax.attention.texts import SourceSymbols
 from fairseq_entmax.attentions import HYPOTHESIS, POOLING, PREMISE
 from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.models.adaptive import seed_of_its_own
 from fairseq_entmax.models.classifier_loading import adapted
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerEncoder
-from fairseq_entmax.models.options import seed_of_its_own
 
 # fairseq's options of a Transformer that speak of something that an encoder alone does not have
 _NOT_OF_ENCODER = (

@@ -32,10 +32,10 @@ from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
-from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.adaptive import AdaptiveModel, seed_of_its_own
 from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.initial_checkpoint import start_of_heads
-from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
 
 installing.install()
 
@@ -137,8 +137,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     decoder: Any
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
-        return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
+    def attention_options_of(cls, args: Any) -> ModelOptions:
+        return super().attention_options_of(TransformerConfig.from_namespace(args))
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
@@ -187,7 +187,7 @@ def architecture(
     """What an architecture fills in, after which a command line is checked."""
 
     def defaults(args: Any) -> None:
-        set_defaults(args, model_class.config)
+        set_defaults(args, model_class.features)
         stock_defaults(args)
         if isinstance(args, Namespace):
             with compat.stopping_command():

@@ -33,7 +33,7 @@ from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import add_arguments, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 
 # Options of the task and of commands that fairseq's model takes too
@@ -85,7 +85,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     def add_args(cls, parser: Any) -> None:
         # Without defaults, which come from the architecture
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
-        add_arguments(parser, cls.config)
+        add_arguments(parser, cls.features)
 
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
@@ -99,7 +99,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
         return super()._namespace(cfg)
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
+    def attention_options_of(cls, args: Any) -> ModelOptions:
         if getattr(args, "base_layers", 0):
             raise ValueError(
                 f"--base-layers {args.base_layers}: this model has no layers without attention: "
@@ -143,7 +143,7 @@ def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
         given = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
         given = vars(given) if isinstance(given, Namespace) else given
         plain = Namespace(**{name: value for name, value in given.items() if value is not None})
-        set_defaults(plain, EntmaxTransformerLanguageModel.config)
+        set_defaults(plain, EntmaxTransformerLanguageModel.features)
         fill_in(plain)
         for name, default in stock_defaults().items():
             if getattr(plain, name, None) is None:

@@ -19,7 +19,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
 from fairseq_entmax.attentions import Place, place_of
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.feature import ModelOptions
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class Restoring(nn.Module):
     """Tolerant loading; stands before fairseq's model among the bases of a class."""
 
-    attention_options: AttentionOptions
+    attention_options: ModelOptions
     # Whether the checkpoint loaded last stores what heads learn by another --alpha-lr-factor
     has_other_factors = False
 
@@ -95,7 +95,7 @@ class Restoring(nn.Module):
             logger.warning(
                 "the checkpoint has no head gates for %s; they start at --gate-init %s",
                 ", ".join(name.removesuffix(".gate.weight") for name in new_gates),
-                self.attention_options.gate["init"],
+                self.attention_options.features["gates"].gate_init,
             )
         attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
         filled = [name for attention in attentions for name in attention.filled]

@@ -25,7 +25,7 @@ from fairseq_entmax.models.checkpoint_model import (
     model_of_state,
     read_model,
 )
-from fairseq_entmax.models.config import heads_options, mapping_options
+from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
 from fairseq_entmax.pruning.left import (
     HeadCounts,
     Mappings,

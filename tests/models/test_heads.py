@@ -13,7 +13,8 @@ from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import checkpoint_model as start_module
-from fairseq_entmax.models.config import HEADS_OPTIONS, add_arguments
+from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from tests.support import TINY, batch, build_model, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
