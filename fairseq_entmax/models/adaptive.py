@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -19,7 +20,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
-from fairseq_entmax import compat
+from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention import HardConcreteGate, PruningState, attention_modules
 from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.attentions import ATTENTIONS
@@ -27,14 +28,7 @@ from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.mappings import entmax
 from fairseq_entmax.mappings.rise import Rise
-from fairseq_entmax.models.config import (
-    FEATURES,
-    Features,
-    add_arguments,
-    as_arguments,
-    refuse_unknown,
-    set_defaults,
-)
+from fairseq_entmax.models import config
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS, MAPPING_OPTIONS
 from fairseq_entmax.models.head_record import HeadMonitor
@@ -71,7 +65,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     """
 
     attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # that models of the class have
-    features: ClassVar[Features] = FEATURES  # what they have beside fairseq's, and its options
+    features: ClassVar[config.Features] = (
+        config.FEATURES
+    )  # what they have beside fairseq's, and its options
     attention_options: ModelOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None  # None without gates
@@ -93,7 +89,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         dataclass = next(filter(None, options), None)
         if dataclass is not None and getattr(cls, "__dataclass", None) is None:
             gen_parser_from_dataclass(parser, dataclass())
-        add_arguments(parser, cls.features)
+        config.add_arguments(parser, cls.features)
 
     @classmethod
     def _option_names(cls) -> set[str]:
@@ -104,7 +100,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
         """The ``model`` section of a configuration as options, with where training saves and starts."""
-        refuse_unknown(cfg, cls._option_names(), cls.features)
+        config.refuse_unknown(cfg, cls._option_names(), cls.features)
         names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
         borrowed = {name: checkpoint.get(name) for name in names}
@@ -134,7 +130,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         """
         with compat.stopping_command():
             prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
-            set_defaults(prepared, cls.features)
+            config.set_defaults(prepared, cls.features)
             check_stock_options(prepared)
             for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
                 # fairseq's arguments make a list of it, and its models want a text
@@ -142,7 +138,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             of_start = cls._own_options(heads_of_start(prepared))
             if of_start:
-                start, told = start_of_heads(prepared), as_arguments(of_start)
+                start, told = start_of_heads(prepared), config.as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, told)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
@@ -235,3 +231,23 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def architecture(
+    model_class: type[AdaptiveModel], stock_defaults: Callable[[Any], None]
+) -> Callable[[Any], None]:
+    """What an architecture fills in beside fairseq's; then a command line is checked, before its data.
+
+    Where heads come from a checkpoint, options are checked once it is read.
+    """
+
+    def defaults(args: Any) -> None:
+        config.set_defaults(args, model_class.features)
+        stock_defaults(args)
+        if isinstance(args, Namespace):
+            with compat.stopping_command():
+                kernels.chosen()
+                if start_of_heads(args) is None:
+                    model_class.attention_options_of(args)
+
+    return defaults

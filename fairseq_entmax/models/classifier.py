@@ -7,7 +7,6 @@ are pooled apart, as Niculae and Blondel 2017 do for entailment.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +20,11 @@ from fairseq_entmax import compat
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_classes, check_words
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.adaptive import AdaptiveModel, architecture
 from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
-from fairseq_entmax.models.config import FEATURES, set_defaults
+from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.encoder_classifier import EncoderClassifier, stock_defaults
-from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
+from fairseq_entmax.models.entmax_transformer import wrap_layers
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.features.pooling import Pooling
 
@@ -109,18 +108,14 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
 
 
 def _architecture(**sizes: Any) -> Callable[[Any], None]:
-    """An architecture with these sizes instead of fairseq's, after which options are checked."""
+    """An architecture with these sizes instead of fairseq's."""
 
-    def defaults(args: Any) -> None:
-        set_defaults(args, EntmaxClassifierModel.features)
+    def fill_in(args: Any) -> None:
         for name, value in {**stock_defaults(), **sizes}.items():
             if getattr(args, name, None) is None:
                 setattr(args, name, value)
-        if isinstance(args, Namespace):
-            with compat.stopping_command():
-                check_command(args, EntmaxClassifierModel)
 
-    return defaults
+    return architecture(EntmaxClassifierModel, fill_in)
 
 
 register_model_architecture("entmax_classifier", "entmax_classifier")(_architecture())

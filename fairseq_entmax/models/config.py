@@ -3,8 +3,6 @@
 Every model has the features in :data:`FEATURES`, and the options of these; some have more.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable
 from collections.abc import Mapping as Dictionary

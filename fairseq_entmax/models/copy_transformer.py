@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
+from fairseq_entmax.models.adaptive import architecture
 from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
     EntmaxTransformerEncoder,
     EntmaxTransformerModel,
-    architecture,
     register_architectures,
 )
 from fairseq_entmax.models.features.copying import Copying

@@ -27,18 +27,8 @@ from fairseq_entmax.models.entmax_transformer import EntmaxTransformerEncoder
 
 # fairseq's options of a Transformer that speak of something that an encoder alone does not have
 _NOT_OF_ENCODER = (
-    "decoder_",
-    "adaptive_",
-    "share_",
-    "tie_",
-    "merge_",
-    "no_cross_",
-    "cross_",
-    "no_decoder_",
-    "max_target_",
-    "base_",
-    "char_",
-    "export",
+    *("decoder_", "adaptive_", "share_", "tie_", "merge_", "no_cross_", "cross_"),
+    *("no_decoder_", "max_target_", "base_", "char_", "export"),
 )
 
 

@@ -30,7 +30,8 @@ from fairseq_entmax.attentions import ATTENTIONS, POOLINGS
 from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.rise import MOST_UPDATES
-from fairseq_entmax.models.feature import Feature, option, whole_number
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, option
 
 DIGITS = 6
 
@@ -44,7 +45,7 @@ class HeadRecord(Feature):
         10,
         "write the values that the heads learn, such as every alpha, to a file of their name, such "
         "as alpha.jsonl, in the save directory each N updates; 0 for never",
-        whole_number(0, MOST_UPDATES),
+        values.whole_number(0, MOST_UPDATES),
         "N",
     )
 

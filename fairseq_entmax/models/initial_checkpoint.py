@@ -7,8 +7,8 @@ from typing import Any
 
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.models import values
 from fairseq_entmax.models.checkpoint_model import SavedModel, read_model
-from fairseq_entmax.models.feature import mapping_text, parse_mapping_option
 from fairseq_entmax.models.features.attention_heads import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -63,12 +63,12 @@ def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
 def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
     text = getattr(args, "attn_mapping", None)
     if text != start.args.attn_mapping or not any(
-        isinstance(spec, HeadsSpec) for spec in parse_mapping_option(text)
+        isinstance(spec, HeadsSpec) for spec in values.parse_mapping_option(text)
     ):
         return {}
     left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
     return {
-        option: mapping_text(value)
+        option: values.mapping_text(value)
         for option, value in left.items()
         if value is not None and getattr(args, option, None) is None
     }

@@ -12,8 +12,8 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsSpec
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.checkpoint_model import SavedModel
-from fairseq_entmax.models.feature import parse_mapping_option
 from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
+from fairseq_entmax.models.values import parse_mapping_option
 
 # Attention to the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]

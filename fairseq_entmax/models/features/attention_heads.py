@@ -1,7 +1,5 @@
 """The heads of a model's attentions: how many, with which mappings, and what these start from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from torch import nn
 from fairseq_entmax import compat
 from fairseq_entmax.attention import Heads, attention_modules, give_heads, transformer_layers
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings import Mapping, strengths
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
 from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.factor import NO_FACTOR
@@ -26,26 +24,20 @@ from fairseq_entmax.mappings.layers import (
     parse_mappings,
 )
 from fairseq_entmax.mappings.rise import check_warmup
-from fairseq_entmax.mappings.strengths import (
-    OSCAR_INIT,
-    P_INIT,
-    TV_INIT,
-    check_p_init,
-    check_strength_init,
-)
-from fairseq_entmax.models.feature import (
-    Feature,
-    ModelOptions,
-    check_factor,
-    check_mapping,
-    option,
-    option_name,
-    parse_head_counts,
-)
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
 
 # Attention to option, such as encoder_self_attn_mapping
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
 HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
+# Parameters of a mapping's text, and the options that hold where it does not say them
+_DEFAULTS_OF = {
+    "init": "alpha_init",
+    "share": "share_alpha",
+    "lr_factor": "alpha_lr_factor",
+    "warmup": "alpha_warmup_updates",
+    **{name: name for name in ("tv_init", "oscar_init", "p_init")},
+}
 
 
 def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
@@ -66,7 +58,7 @@ def _check_sharing(value: Any) -> str:
 
 def _mapping_of(attention: str) -> Any:
     help = f"mapping of {attention} attention, instead of --attn-mapping"
-    return option(None, help, check_mapping, "SPEC")
+    return option(None, help, values.check_mapping, "SPEC")
 
 
 def _heads_of(attention: str) -> Any:
@@ -76,7 +68,7 @@ def _heads_of(attention: str) -> Any:
         f"one number for every layer; a head keeps the width that {stock}-attention-heads gives it"
     )
     every_layer = f"{stock}-attention-heads in every layer"
-    return option(None, help, parse_head_counts, "N,N,...", every_layer)
+    return option(None, help, values.parse_head_counts, "N,N,...", every_layer)
 
 
 @dataclass
@@ -98,7 +90,7 @@ class AttentionHeads(Feature):
         "fusedmax:tv=0.3, entmax:tv=learned, entmax:oscar=learned or sqpnormmax:p=learned; or a "
         "list, bottom layer first, such as sparsemax*5,softmax; 'sparsemax|softmax*7' gives each "
         "of 8 heads its own, and '(sparsemax|softmax*7)*3,softmax*3' the heads of three layers",
-        check_mapping,
+        values.check_mapping,
         "SPEC",
     )
     encoder_self_attn_mapping: str | None = _mapping_of(ENCODER_SELF)
@@ -112,22 +104,22 @@ class AttentionHeads(Feature):
         "normal|NUMBER",
     )
     tv_init: float = option(
-        TV_INIT,
+        strengths.TV_INIT,
         "start of a learned strength of total variation, entmax:tv=learned, above 0; a mapping's "
         "own, entmax:tv=learned:tv_init=0.3, comes first",
-        lambda value: check_strength_init(value, "the start of tv"),
+        lambda value: strengths.check_strength_init(value, "the start of tv"),
         "NUMBER",
     )
     oscar_init: float = option(
-        OSCAR_INIT,
+        strengths.OSCAR_INIT,
         "start of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
-        lambda value: check_strength_init(value, "the start of oscar"),
+        lambda value: strengths.check_strength_init(value, "the start of oscar"),
         "NUMBER",
     )
     p_init: float = option(
-        P_INIT,
+        strengths.P_INIT,
         "start of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
-        lambda value: check_p_init(value, "the start of p"),
+        lambda value: strengths.check_p_init(value, "the start of p"),
         "NUMBER",
     )
     share_alpha: str = option(
@@ -142,7 +134,7 @@ class AttentionHeads(Feature):
         NO_FACTOR,
         "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
         "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
-        check_factor,
+        values.check_factor,
         "NUMBER",
     )
     alpha_warmup_updates: int = option(
@@ -174,13 +166,8 @@ class AttentionHeads(Feature):
                         f"{option_name(foreign)} got {getattr(args, foreign)!r}: this model has no "
                         f"{attention} attention, only {', '.join(options.attentions)}; leave it out"
                     )
-        self.mapping_defaults = {
-            "init": str(self.alpha_init),
-            "share": self.share_alpha,
-            "lr_factor": str(self.alpha_lr_factor),
-            "warmup": str(self.alpha_warmup_updates),
-            **{name: str(getattr(self, name)) for name in ("tv_init", "oscar_init", "p_init")},
-        }
+        for parameter, option_of in _DEFAULTS_OF.items():
+            self.mapping_defaults[parameter] = str(getattr(self, option_of))
         for attention, heads in self.heads.items():
             for layer in range(len(heads)):
                 self.check_apart(attention, layer)

@@ -1,7 +1,5 @@
 """Copying words from the source."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,15 +8,8 @@ from typing import Any
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.mappings.layers import HeadsSpec
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
-from fairseq_entmax.models.feature import (
-    Feature,
-    ModelOptions,
-    mapping_text,
-    option,
-    option_name,
-    parse_head_counts,
-    whole_number,
-)
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
 
 # Options of fairseq's that leave no copy head, or no vocabulary to mix with, and why
 _REFUSED = {
@@ -35,7 +26,7 @@ MOST_MARKERS = 100_000
 
 def parse_copy_heads(value: Any) -> tuple[int, ...]:
     """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it."""
-    heads = tuple(sorted(parse_head_counts(value)))
+    heads = tuple(sorted(values.parse_head_counts(value)))
     if len(set(heads)) < len(heads):
         raise ValueError(f"a head is named twice in {value!r}")
     return heads
@@ -43,7 +34,7 @@ def parse_copy_heads(value: Any) -> tuple[int, ...]:
 
 def parse_copy_mapping(value: Any) -> MappingSpec:
     """The one mapping of the heads that copy."""
-    text = mapping_text(value)
+    text = values.mapping_text(value)
     if re.search(r"[,|()*]", text):
         raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")
     return parse_mapping(text)
@@ -62,7 +53,7 @@ class Copying(Feature):
         -1,
         "decoder layer whose cross-attention says what is copied: from 0, the bottom, or from -1, "
         "the top",
-        whole_number(-999, 999),
+        values.whole_number(-999, 999),
         "N",
     )
     copy_heads: tuple[int, ...] = option(
@@ -83,7 +74,7 @@ class Copying(Feature):
         "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
         "lacks, stand at the end of the dictionary, as 'fairseq-entmax oov' makes it; 0 for "
         "subwords",
-        whole_number(0, MOST_MARKERS),
+        values.whole_number(0, MOST_MARKERS),
         "N",
     )
     layer: int = field(init=False, default=-1)

@@ -1,19 +1,18 @@
 """Gates on heads, and what is for pruning by them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.attention import HardConcreteGate, PruningState, attention_modules, gates
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, SIDES
-from fairseq_entmax.models.feature import Feature, ModelOptions, check_factor, option, parts
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option
 
 
 def parse_attentions(value: Any) -> tuple[str, ...]:
     """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`."""
-    names = parts(value) if value else []
+    names = values.parts(value) if value else []
     for name in names:
         if name not in ATTENTIONS:
             raise ValueError(f"unknown attention {name!r}; allowed: {', '.join(ATTENTIONS)}")
@@ -58,7 +57,7 @@ class Gates(Feature):
     gate_lr_factor: float = option(
         gates.LR_FACTOR,
         "how much faster than other parameters log a learns, from 0.001 to 10000",
-        check_factor,
+        values.check_factor,
         "NUMBER",
     )
 

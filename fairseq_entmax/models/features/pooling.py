@@ -1,7 +1,5 @@
 """Pooling the words of texts that are classified."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,19 +8,13 @@ import torch
 from fairseq_entmax.attentions import ENCODER_SELF, HYPOTHESIS, POOLING, PREMISE
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
-from fairseq_entmax.models.feature import (
-    Feature,
-    ModelOptions,
-    option,
-    option_name,
-    parse_mapping_option,
-    whole_number,
-)
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
 
 
 def parse_pooling_mapping(value: Any) -> LayerSpec:
     """The mapping of a pooling, of all its heads or of each."""
-    specs = parse_mapping_option(value)
+    specs = values.parse_mapping_option(value)
     if len(specs) != 1:
         raise ValueError(f"must be the mapping of one layer, not the list {value!r}")
     return specs[0]
@@ -46,7 +38,10 @@ class Pooling(Feature):
         "that of the encoder's top layer",
     )
     pooling_heads: int = option(
-        1, "heads of the attention that pools, which share the width", whole_number(1, 99_999), "N"
+        1,
+        "heads of the attention that pools, which share the width",
+        values.whole_number(1, 99_999),
+        "N",
     )
     pair_attention: bool = option(
         False,

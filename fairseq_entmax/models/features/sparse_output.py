@@ -1,7 +1,5 @@
 """Probabilities of words that may be exactly zero."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
