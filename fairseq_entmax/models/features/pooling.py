@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import nn
 
+from fairseq_entmax.attention.pooling import AttentionPooling
 from fairseq_entmax.attentions import ENCODER_SELF, HYPOTHESIS, POOLING, PREMISE
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
@@ -96,8 +98,12 @@ class Pooling(Feature):
     def attach(self, model: Any, args: Any) -> None:
         # Another generator than that of the heads, which are to be the same however words are pooled
         generator = torch.Generator().manual_seed(model.head_seed() + 1)
-        mappings = {name: self.build(name, generator) for name in self.specs}
-        model.take_poolings(self.pooling_heads, mappings)
+        width, heads = model.cfg.encoder.embed_dim, self.pooling_heads
+        for name in self.specs:
+            mapping = self.build(name, generator)
+            model.poolings[name] = AttentionPooling(width, heads, mapping, name == PREMISE)
+        if self.is_pair:
+            model.combine = nn.Linear(2 * width, width)
 
     def saved(self) -> dict[str, Any]:
         """The options by which a model pools so, whatever becomes of the encoder's mappings."""
