@@ -33,8 +33,7 @@ class EntmaxLossConfig(FairseqDataclass):
         },
     )
     label_smoothing: float = field(
-        default=0.0,
-        metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"},
+        default=0.0, metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"}
     )
     ignore_prefix_size: int = field(default=0, metadata={"help": "ignore the first N tokens"})
     sentence_avg: bool = II("optimization.sentence_avg")

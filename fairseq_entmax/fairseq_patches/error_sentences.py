@@ -12,6 +12,7 @@ from typing import Any
 from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat, kernels
+from fairseq_entmax.fairseq_patches import literals
 
 
 def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -61,5 +62,6 @@ def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 def refuse_checkpoint(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal."""
+    literals.evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
     with compat.stopping_command():
         return load(path, *args, **kwargs)

@@ -88,8 +88,7 @@ def install() -> None:
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", whole_copies.copy_whole)
     replace(TranslationTask, "reduce_metrics", bleu_counts.log_no_arrays)
-    loaded = error_sentences.refuse_checkpoint, literals.evaluate_nothing_while
-    replace(checkpoint_utils, "load_checkpoint_to_cpu", *loaded)
+    replace(checkpoint_utils, "load_checkpoint_to_cpu", error_sentences.refuse_checkpoint)
     replace(file_utils, "load_archive_file", archives.extract_within_folder)
     literals.evaluate_nothing_in_fairseq()
     replace_in(numpy_compat.MODULES, "np", numpy_compat.NumPyWithCompat("numpy"))

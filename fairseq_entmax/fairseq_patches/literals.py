@@ -11,7 +11,7 @@ Remove when: fairseq reads such settings by ``ast.literal_eval``.
 import ast
 import importlib.abc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -58,12 +58,6 @@ def evaluate_nothing_in_fairseq() -> None:
             _shadow_eval(module)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-
-
-def evaluate_nothing_while(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu``, for modules that were imported since, by whatever way."""
-    evaluate_nothing_in_fairseq()
-    return load(*args, **kwargs)
 
 
 def evaluate(text: Any, *scopes: Any) -> Any:

@@ -159,7 +159,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
-        return seed_of_its_own()
+        drawn = getattr(getattr(self, "cfg", None), "head_seed", None)
+        return seed_of_its_own() if drawn is None else int(drawn)
 
     def take_features(self, options: ModelOptions, args: Any) -> None:
         """Give a model that fairseq built its features."""

@@ -93,8 +93,8 @@ class SavedModel:
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
-        place = attention.attention, attention.layer
-        gate = self.options.features["gates"].build(*place, attention.heads)
+        gates = self.options.features["gates"]
+        gate = gates.build(self.options, attention.attention, attention.layer)
         _load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
 

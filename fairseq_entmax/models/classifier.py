@@ -82,9 +82,6 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         )
         return ClassifierHubInterface(loaded["args"], loaded["task"], loaded["models"])
 
-    def head_seed(self) -> int:
-        return int(self.cfg.head_seed)
-
     def monitored(self) -> list[tuple[str, int, Any]]:
         return super().monitored() + [(name, 0, one) for name, one in self.poolings.items()]
 

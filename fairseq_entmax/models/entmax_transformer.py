@@ -155,9 +155,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
 
-    def head_seed(self) -> int:
-        return int(self.cfg.head_seed)
-
 
 def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
     """Register a counterpart of each architecture of fairseq's ``transformer``, by its name."""

@@ -47,7 +47,9 @@ class ModelOptions:
     Attributes:
         attentions: those that the model has.
         features: the model's, by their names.
-        specs, heads, places, mapping_defaults: of its feature ``attention``.
+        specs, heads: the mapping of each attention in each layer from the bottom, and its heads.
+        places: how many heads the width of a layer has place for.
+        mapping_defaults: what a mapping's text is taken to say where it does not.
         output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
         copy, pooling: the features of these names; None where the model has none.
     """

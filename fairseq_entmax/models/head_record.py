@@ -67,10 +67,7 @@ class HeadMonitor:
     """
 
     def __init__(
-        self,
-        attentions: Iterable[tuple[str, int, Any]],
-        save_dir: str | None,
-        interval: int,
+        self, attentions: Iterable[tuple[str, int, Any]], save_dir: str | None, interval: int
     ) -> None:
         self._learned: dict[str, _Learned] = {}
         for attention, layer, module in attentions:

@@ -116,8 +116,7 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [error_sentences.end_processes, error_sentences.stop_without_kernel],
+    "change", [error_sentences.end_processes, error_sentences.stop_without_kernel]
 )
 def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
     change, start_command, capsys

@@ -73,14 +73,7 @@ def _heads_of(attention: str) -> Any:
 
 @dataclass
 class AttentionHeads(Feature):
-    """The heads of every attention, in every layer from the bottom.
-
-    Attributes:
-        specs: the mapping of each attention in each layer.
-        heads: how many heads it has.
-        places: how many the width of a layer has place for.
-        mapping_defaults: what a mapping's text is taken to say where it does not.
-    """
+    """The heads of every attention, in every layer; what they are stands in :class:`ModelOptions`."""
 
     name = "attention"
     attn_mapping: str = option(

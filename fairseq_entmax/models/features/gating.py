@@ -1,6 +1,5 @@
 """Gates on heads, and what is for pruning by them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,24 +92,23 @@ class Gates(Feature):
                     f"--head-gates {','.join(self.gated)}: --freeze-decoder keeps the decoder as it "
                     f"is, so only encoder-self can have gates"
                 )
-        self._features: Iterable[Feature] = options.features.values()
 
-    def build(self, attention: str, layer: int, number: int) -> HardConcreteGate:
-        """Make the gates of the heads, so many, of one attention in one layer."""
-        protected = [one.protected(attention, layer) for one in self._features]
+    def build(self, options: ModelOptions, attention: str, layer: int) -> HardConcreteGate:
+        """Make the gates of the heads of one attention in one layer, which has heads."""
+        features = options.features.values()
         return HardConcreteGate(
-            number,
+            options.heads[attention][layer],
             temperature=self.gate_temperature,
             stretch=self.gate_stretch,
             init=self.gate_init,
             lr_factor=self.gate_lr_factor,
-            protected=sum(protected, ()),
+            protected=sum((one.protected(attention, layer) for one in features), ()),
         )
 
     def attach(self, model: Any, args: Any) -> None:
         for attention, layer, module in attention_modules(model):
             if attention in self.gated and module.num_heads:
-                module.gate = self.build(attention, layer, module.num_heads)
+                module.gate = self.build(model.attention_options, attention, layer)
         model.pruning_state = PruningState() if model.head_gates() else None
 
 
