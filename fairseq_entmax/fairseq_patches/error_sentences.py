@@ -31,9 +31,8 @@ def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if error.args != (None,):
                 raise
             # Of the registry of tasks, by a command that takes none where none is given
-            raise ValueError(
-                "give --task, that of the training, such as --task translation"
-            ) from error
+            remedy = "give --task, that of the training, such as --task translation"
+            raise ValueError(remedy) from error
 
 
 def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

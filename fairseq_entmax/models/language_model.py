@@ -150,13 +150,8 @@ def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
     return defaults
 
 
-def register_architectures() -> None:
-    """Register a counterpart of each architecture of fairseq's ``transformer_lm``."""
-    for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
-        if name.startswith("transformer_lm"):
-            register_model_architecture("entmax_transformer_lm", f"entmax_{name}")(
-                architecture(EntmaxTransformerLanguageModel, _plainly(ARCH_CONFIG_REGISTRY[name]))
-            )
-
-
-register_architectures()
+for _name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
+    if _name.startswith("transformer_lm"):
+        register_model_architecture("entmax_transformer_lm", f"entmax_{_name}")(
+            architecture(EntmaxTransformerLanguageModel, _plainly(ARCH_CONFIG_REGISTRY[_name]))
+        )

@@ -35,7 +35,11 @@ def search_with_zeros(
     Models that give every word some probability, which have no ``gives_zeros`` that is true, are
     searched by fairseq as it is.
     """
-    if not any(getattr(model, "gives_zeros", False) for model in _models_of(generator)):
+    models = (
+        *generator.model.models,
+        generator.lm_model,
+    )  # that probabilities are taken from, or None
+    if not any(getattr(model, "gives_zeros", False) for model in models):
         sentences = generate(generator, *args, **kwargs)
         for hypotheses in sentences:
             for hypothesis in hypotheses:
@@ -46,12 +50,6 @@ def search_with_zeros(
     sentences = search.finish(generate(search.generator, *args, **kwargs))
     note(generator, search.counts)
     return sentences
-
-
-def _models_of(generator: Any) -> list[Any]:
-    """All that a search takes probabilities from."""
-    language_model = [] if generator.lm_model is None else [generator.lm_model]
-    return [*generator.model.models, *language_model]
 
 
 def align_with_zeros(

@@ -107,9 +107,6 @@ class Pooling(Feature):
 
     def saved(self) -> dict[str, Any]:
         """The options by which a model pools so, whatever becomes of the encoder's mappings."""
-        if not self.is_pair:
-            return {"pooling_mapping": str(self.specs[POOLING])}
-        return {
-            "pooling_mapping": str(self.specs[HYPOTHESIS]),
-            "pair_mapping": str(self.specs[PREMISE]),
-        }
+        pair = {"pooling_mapping": HYPOTHESIS, "pair_mapping": PREMISE}
+        names = pair if self.is_pair else {"pooling_mapping": POOLING}
+        return {option: str(self.specs[name]) for option, name in names.items()}
