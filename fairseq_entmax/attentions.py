@@ -11,17 +11,10 @@ ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
 POOLING, HYPOTHESIS, PREMISE = "pooling", "hypothesis", "premise"
 POOLINGS = (POOLING, HYPOTHESIS, PREMISE)
 
-# Where each stands in a fairseq model: the side, and its name in a layer
-PLACES = {
-    ENCODER_SELF: ("encoder", "self_attn"),
-    DECODER_SELF: ("decoder", "self_attn"),
-    CROSS: ("decoder", "encoder_attn"),
-}
-# Between the side and its layers, and around a layer, there may be modules that hold them
-_PATH = re.compile(
-    r"(encoder|decoder)\.(?:\w+\.)*?layers\.(\d+)\.(?:\w+\.)*?(self_attn|encoder_attn)"
-)
-_NAMES = {place: attention for attention, place in PLACES.items()}
+# The side of a model that each belongs to, as fairseq's options name it
+SIDES = {ENCODER_SELF: "encoder", DECODER_SELF: "decoder", CROSS: "decoder"}
+# In fairseq's names of weights; around the layers, and around each, there may be modules that hold them
+_PATH = re.compile(r"((?:\w+\.)*?)\w*layers\.(\d+)\.(?:\w+\.)*?(self_attn|encoder_attn)(?=\.|$)")
 
 
 class Place(NamedTuple):
@@ -32,7 +25,7 @@ class Place(NamedTuple):
 
 
 def place_of(path: str) -> tuple[Place, str, str] | None:
-    """Which attention a module or a parameter belongs to, by its path in the model.
+    """Which attention a weight in a checkpoint belongs to, by its path in the model.
 
     Args:
         path: such as ``encoder.layers.0.self_attn.q_proj.weight``.
@@ -42,9 +35,9 @@ def place_of(path: str) -> tuple[Place, str, str] | None:
         is in none.
     """
     match = _PATH.match(path)
-    if match is None or path[match.end() : match.end() + 1] not in ("", "."):
+    if match is None:
         return None
-    attention = _NAMES.get((match[1], match[3]))
-    if attention is None:
-        return None
+    attention = DECODER_SELF if "decoder" in match[1].split(".") else ENCODER_SELF
+    if match[3] == "encoder_attn":
+        attention = CROSS
     return Place(attention, int(match[2])), match[0], path[match.end() + 1 :]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import fairseq_entmax
 from fairseq_entmax import warning_filters
@@ -17,36 +18,24 @@ from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import said_if_long
 
-# Commands that parse their arguments themselves, as some take fairseq's options: the module
-# with their function main, and their help
+# Commands that parse their arguments themselves, as some take fairseq's options: the module with
+# their function main, and their help
 MODULES = {
-    "analyze": (
-        "fairseq_entmax.analysis.analyze",
-        "look at what every head of one or more models does, over a data set",
-    ),
-    "ablate": (
-        "fairseq_entmax.analysis.ablation.command",
-        "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
-    ),
-    "look": (
-        "fairseq_entmax.analysis.inspect.command",
-        "show the attention on sentences of your own",
-    ),
-    "report": (
-        "fairseq_entmax.analysis.report.command",
-        "draw what analyze wrote as one HTML page, and as figures for a paper",
-    ),
-    "oov": (
-        "fairseq_entmax.summaries.oov_command",
-        "words outside the vocabulary as markers that a model copies, and back",
-    ),
-    "rouge": (
-        "fairseq_entmax.summaries.rouge_command",
-        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
-    ),
+    "analyze": "analysis.analyze",
+    "ablate": "analysis.ablation.command",
+    "look": "analysis.inspect.command",
+    "report": "analysis.report.command",
+    "oov": "summaries.oov_command",
+    "rouge": "summaries.rouge_command",
 }
-
-
+HELP = {
+    "analyze": "look at what every head of one or more models does, over a data set",
+    "ablate": "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
+    "look": "show the attention on sentences of your own",
+    "report": "draw what analyze wrote as one HTML page, and as figures for a paper",
+    "oov": "words outside the vocabulary as markers that a model copies, and back",
+    "rouge": "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
+}
 # As a shell reports a command that SIGPIPE ended
 PIPE_CLOSED = 141
 USER_DIR = "a folder of Python that registers further mappings or models, as in fairseq's commands"
@@ -82,7 +71,7 @@ def _run(words: list[str]) -> int:
             if command in COMMANDS:
                 check_early(command, words[1:])
                 importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-            importlib.import_module(MODULES[command][0]).main(words[1:])
+            importlib.import_module(f"fairseq_entmax.{MODULES[command]}").main(words[1:])
         else:
             parser = _parser()
             if not words:
@@ -128,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
 
-    for command, (_, text) in MODULES.items():
+    for command, text in HELP.items():
         commands.add_parser(command, help=text, add_help=False)
 
     tag = commands.add_parser(
@@ -142,6 +131,11 @@ def _parser() -> argparse.ArgumentParser:
     tag.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     tag.set_defaults(run=_tag)
 
+    _add_prune(commands)
+    return parser
+
+
+def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
         help="write a smaller checkpoint, without the heads that are closed or named",
@@ -149,30 +143,29 @@ def _parser() -> argparse.ArgumentParser:
         "of any; the result has no gates. --print-config prints the heads that are left as "
         "options of fairseq-train.",
     )
-    prune.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
-    prune.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
-    prune.add_argument("--output", metavar="FILE", help="the checkpoint to write")
-    prune.add_argument(
+    add = prune.add_argument
+    add("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
+    add("--user-dir", metavar="DIR", help=USER_DIR)
+    add("--output", metavar="FILE", help="the checkpoint to write")
+    add(
         "--heads",
         metavar="HEADS",
         help="heads to remove beside the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    for flag, text in (
-        ("--overwrite", "replace the output if it exists"),
-        (
-            "--print-config",
-            "print the options that train a model with the heads of CHECKPOINT (closed ones left "
-            "out), or of the output, from scratch",
-        ),
-        (
-            "--undecided",
-            "prune also where training with --target-heads ended before it decided the heads",
-        ),
-    ):
-        prune.add_argument(flag, action="store_true", help=text)
+    add("--overwrite", action="store_true", help="replace the output if it exists")
+    add(
+        "--print-config",
+        action="store_true",
+        help="print the options that train a model with the heads of CHECKPOINT (closed ones left "
+        "out), or of the output, from scratch",
+    )
+    add(
+        "--undecided",
+        action="store_true",
+        help="prune also where training with --target-heads ended before it decided the heads",
+    )
     prune.set_defaults(run=_prune)
-    return parser
 
 
 def _print_user_dir(options: argparse.Namespace) -> None:

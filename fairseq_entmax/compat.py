@@ -16,10 +16,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 
@@ -52,15 +50,6 @@ def computing_dtype(tensor: Tensor) -> torch.dtype:
     if torch.is_autocast_enabled(device) and tensor.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
     return tensor.dtype
-
-
-class NumPyWithCompat(ModuleType):
-    """NumPy, for one module of fairseq's, with ``compat.long``, which NumPy 2.4 has no more."""
-
-    compat = SimpleNamespace(long=int)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(numpy, name)
 
 
 _trainer: weakref.ref[Any] | None = None

@@ -56,7 +56,7 @@ RUNS = {
         (
             *("--dropout=0.2", "--attention-dropout=0.1", "--activation-dropout=0.1"),
             *("--update-freq=2", "--max-tokens=200", "--batch-size=3", *EVAL_BLEU),
-        ),
+        )
     ),
     "half precision": Run(("--memory-efficient-fp16",)),
     "layers left out": Run(LAYERDROP, columns=(ENTMAX, PRUNED), still=(".layers.",)),

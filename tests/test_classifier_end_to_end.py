@@ -147,7 +147,7 @@ def test_hydra_trains_a_model_of_pairs(data, tmp_path):
     run("fairseq-hydra-train", *given, cwd=tmp_path)
     saved = read_model(str(tmp_path / "saved" / "checkpoint_last.pt"))
     pooling = saved.options.pooling
-    assert (pooling.is_pair, pooling.heads) == (True, 2)
+    assert (pooling.is_pair, pooling.pooling_heads) == (True, 2)
     assert {name: str(spec) for name, spec in pooling.specs.items()} == {
         "hypothesis": "fusedmax",
         "premise": "fusedmax",

@@ -10,17 +10,16 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
+from fairseq_entmax.fairseq_patches.exact_search.counts import (
+    SearchCounts,
+    count_searches,
+    reporting,
+)
 from tests.sparse_toys import EOS, Toy, toy_batch, toy_dictionary
 
 A, B, C, D = 4, 5, 6, 7
 # Three sequences: A, A B and C, each with its end, of probability 0.3, 0.3 and 0.4
-THREE = {
-    (): {A: 0.6, C: 0.4},
-    (A,): {EOS: 0.5, B: 0.5},
-    (A, B): {EOS: 1.0},
-    (C,): {EOS: 1.0},
-}
+THREE = {(): {A: 0.6, C: 0.4}, (A,): {EOS: 0.5, B: 0.5}, (A, B): {EOS: 1.0}, (C,): {EOS: 1.0}}
 
 
 @cache

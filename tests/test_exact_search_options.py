@@ -13,16 +13,7 @@ from fairseq.token_generation_constraints import pack_constraints
 
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.brute_force_search import Toys, every_sequence, search
-from tests.sparse_toys import (
-    EOS,
-    PAD,
-    UNK,
-    WORDS,
-    Toy,
-    ToyLanguageModel,
-    toy_batch,
-    toy_dictionary,
-)
+from tests.sparse_toys import EOS, PAD, UNK, WORDS, Toy, ToyLanguageModel, toy_batch, toy_dictionary
 
 NUM_DRAWN = 200
 # What each hypothesis says beyond fairseq's

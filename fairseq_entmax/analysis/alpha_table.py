@@ -48,7 +48,7 @@ def model_values(model: SavedModel) -> list[LayerValues]:
     if model.options.pooling is not None:
         pooling = model.options.pooling
         mappings += [
-            (name, 0, str(pooling.specs[name]), pooling.heads, mapping)
+            (name, 0, str(pooling.specs[name]), pooling.pooling_heads, mapping)
             for name, mapping in model.pooling_mappings().items()
         ]
     for attention, layer, text, heads, mapping in mappings:

@@ -6,15 +6,17 @@ is replaced by one with a mapping, the numbers of heads and the gates that were 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from fairseq.models import FairseqDecoder
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
 from fairseq_entmax.attention.base import Heads
 from fairseq_entmax.attention.multihead import MultiheadAttention
-from fairseq_entmax.attentions import PLACES, place_of
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 
 def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:
@@ -23,26 +25,33 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
     Yields:
         (one of the three names, layer from 0, module).
     """
-    for attention, number, layer in transformer_layers(model):
-        module = getattr(layer, PLACES[attention][1])
+    for attention, number, layer, name in transformer_layers(model):
+        module = getattr(layer, name)
         if isinstance(module, MultiheadAttention):
             yield attention, number, module
 
 
-def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Every attention of any fairseq Transformer, with the layer that it is in."""
-    for name, module in model.named_children():
-        if isinstance(module, FairseqMultiheadAttention):
-            located = place_of(path + name)
-            if located is not None:
-                yield *located[0], model
+def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
+    """Every attention of any model of fairseq's, its layer and its name there; layers by their order."""
+    numbers: Counter[str] = Counter()
+    for attention, layer, name in _found(model, False):
+        yield attention, numbers[attention], layer, name
+        numbers[attention] += 1
+
+
+def _found(module: nn.Module, is_decoder: bool) -> Iterator[tuple[str, Any, str]]:
+    is_decoder |= isinstance(module, FairseqDecoder)
+    for name, child in module.named_children():
+        if not isinstance(child, FairseqMultiheadAttention):
+            yield from _found(child, is_decoder)
+        elif child.encoder_decoder_attention:
+            yield CROSS, module, name
         else:
-            yield from transformer_layers(module, f"{path}{name}.")
+            yield DECODER_SELF if is_decoder else ENCODER_SELF, module, name
 
 
-def give_heads(layer: Any, attention: str, heads: Heads) -> None:
+def give_heads(layer: Any, name: str, heads: Heads) -> None:
     """Replace an attention of one of fairseq's layers; its weights stay those of the heads kept."""
-    name = PLACES[attention][1]
     stock = getattr(layer, name)
     noise = getattr(layer, "quant_noise", 0.0), getattr(layer, "quant_noise_block_size", 8)
     setattr(layer, name, MultiheadAttention.replacing(stock, heads, *noise))

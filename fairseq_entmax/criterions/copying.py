@@ -17,6 +17,7 @@ from torch import Tensor
 from fairseq_entmax import compat
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs, mixture_loss
 from fairseq_entmax.criterions.head_l0 import with_head_l0
+from fairseq_entmax.criterions.sparse_output import check_smoothing
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 
@@ -74,10 +75,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         with compat.stopping_command():
-            if not 0 <= label_smoothing < 1:
-                raise ValueError(
-                    f"--label-smoothing must be from 0 to below 1, not {label_smoothing}"
-                )
+            check_smoothing(label_smoothing)
             if not 0 <= copy_loss_weight <= 1e6:
                 raise ValueError(
                     f"--copy-loss-weight must be from 0 to 1e6, not {copy_loss_weight}"

@@ -33,8 +33,7 @@ class EntmaxLossConfig(FairseqDataclass):
         },
     )
     label_smoothing: float = field(
-        default=0.0,
-        metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"},
+        default=0.0, metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"}
     )
     ignore_prefix_size: int = field(default=0, metadata={"help": "ignore the first N tokens"})
     sentence_avg: bool = II("optimization.sentence_avg")
@@ -71,10 +70,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         super().__init__(task)
         with compat.stopping_command():
             check_alpha(loss_alpha, "--loss-alpha")
-            if not 0 <= label_smoothing < 1:
-                raise ValueError(
-                    f"--label-smoothing must be from 0 to below 1, not {label_smoothing}"
-                )
+            check_smoothing(label_smoothing)
         self.alpha = float(loss_alpha)
         self.label_smoothing = float(label_smoothing)
         self.sentence_avg = sentence_avg
@@ -166,6 +162,12 @@ class EntmaxLossCriterion(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Workers may sum what they log."""
         return True
+
+
+def check_smoothing(epsilon: float) -> None:
+    """Refuse a value of ``--label-smoothing``."""
+    if not 0 <= epsilon < 1:
+        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {epsilon}")
 
 
 def _perplexity(meters: Any) -> float:

@@ -1,1 +1,1 @@
-"""What is changed in fairseq: for the sake of what, and what breaks without it."""
+"""What is changed in fairseq, a file each: what breaks without it, and when it can be removed."""

@@ -4,8 +4,6 @@ Without it: ``--store-ema`` fails on decisions of gates, and on a checkpoint wit
 Remove when: fairseq's average copies whole numbers, and starts from the weights by itself.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,14 +11,20 @@ from typing import Any
 from fairseq.models.ema.ema import EMA
 from torch import nn
 
+from fairseq_entmax.fairseq_patches.replacing import is_ours
+
 logger = logging.getLogger(__name__)
 
 
-def copy_whole_numbers(average: EMA, model: nn.Module) -> None:
-    """Have a moving average of a model copy the whole numbers in it, such as decisions of gates."""
-    buffers = model.named_buffers(remove_duplicate=False)
-    whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
-    average.skip_keys = set(average.skip_keys or ()) | whole
+def average_no_whole_numbers(
+    init: Callable[..., None], ema: EMA, model: nn.Module, *args: Any, **kwargs: Any
+) -> None:
+    """``EMA.__init__``, which copies the whole numbers in a model, such as decisions of gates."""
+    init(ema, model, *args, **kwargs)
+    if is_ours(model):
+        buffers = model.named_buffers(remove_duplicate=False)
+        whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
+        ema.skip_keys = set(ema.skip_keys or ()) | whole
 
 
 def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -30,7 +34,7 @@ def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -
     ``KeyError`` where the checkpoint has no average.
     """
     config = trainer.cfg.ema
-    if not config.store_ema:
+    if not config.store_ema or not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)
     config.store_ema = False
     try:

@@ -1,14 +1,13 @@
 """The state of an optimizer in a checkpoint, for a model or a training that is not quite its own.
 
-Without it: torch refuses the state of a model that gained gates or learned alphas.
+Without it: torch refuses the state of a model that gained gates or learned alphas, and a training that
+goes on with the penalty on gates, or without, ends in an assertion of fairseq's.
 Remove when: fairseq's optimizers take a state that lacks new parameters.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +16,27 @@ from fairseq.trainer import Trainer
 from torch import Tensor
 
 from fairseq_entmax import compat
+from fairseq_entmax.fairseq_patches.replacing import is_ours
 
 logger = logging.getLogger(__name__)
 _REMEDY = (
     "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 )
+
+
+def restore_grown_model(
+    load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any
+) -> Any:
+    """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks."""
+    if not is_ours(trainer.get_model()):
+        return load(trainer, *args, **kwargs)
+    try:
+        with restoring_grown_models(trainer):
+            return load(trainer, *args, **kwargs)
+    except AssertionError as error:
+        with compat.stopping_command():
+            refuse_other_training(trainer, error, *args, **kwargs)
+        raise
 
 
 @contextmanager

@@ -9,8 +9,6 @@ Without it: the perplexity leaves out words of probability zero, and each sample
 Remove when: ``fairseq-eval-lm`` counts them.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable

@@ -9,8 +9,6 @@ Without it: the last cross-attention computes weights in training that nobody re
 Remove when: fairseq's decoder returns weights only where they are asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -19,43 +20,42 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
-from fairseq_entmax import compat
-from fairseq_entmax.attention import (
-    Gate,
-    PruningState,
-    attention_modules,
-    give_heads,
-    transformer_layers,
-)
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.attention import Gate, PruningState, attention_modules
 from fairseq_entmax.attention import gates as gates_module
-from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
-from fairseq_entmax.mappings import Mapping, entmax
-from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.mappings import entmax
 from fairseq_entmax.mappings.rise import Rise
-from fairseq_entmax.models.config import (
-    HEADS_OPTIONS,
-    MAPPING_OPTIONS,
-    AttentionConfig,
-    add_arguments,
-    as_arguments,
-    heads_options,
-    refuse_unknown,
-    set_defaults,
-)
+from fairseq_entmax.models import config
+from fairseq_entmax.models.feature import ModelOptions
+from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS, MAPPING_OPTIONS
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.initial_checkpoint import heads_of_start, start_of_heads
-from fairseq_entmax.models.options import (
-    AttentionOptions,
-    check_stock_options,
-    read_options,
-    seed_of_its_own,
-)
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
 
 logger = logging.getLogger(__name__)
+
+
+def check_stock_options(args: Any) -> None:
+    """Refuse values of fairseq's own options that leave no mapping."""
+    for side in ("encoder", "decoder"):
+        if getattr(args, f"{side}_xformers_att_config", None) is not None:
+            raise ValueError(
+                f"--{side}-xformers-att-config replaces the attention as a whole and leaves no "
+                f"place for a mapping: leave it out, or use fairseq's own transformer"
+            )
+
+
+def seed_of_its_own() -> int:
+    """A seed that follows from torch's but leaves torch's own sequence as it is.
+
+    So models of all mappings start from the same weights with the same seed.
+    """
+    with torch.random.fork_rng(devices=[]):
+        return int(torch.randint(2**62, ()))
 
 
 class AdaptiveModel(ForInference, Restoring, nn.Module):
@@ -65,8 +65,10 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     """
 
     attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # that models of the class have
-    config: ClassVar[type[AttentionConfig]] = AttentionConfig  # their options beside fairseq's
-    attention_options: AttentionOptions
+    features: ClassVar[config.Features] = (
+        config.FEATURES
+    )  # what they have beside fairseq's, and its options
+    attention_options: ModelOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None  # None without gates
     output_rise: Rise | None  # of the output's alpha, where that rises
@@ -87,7 +89,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         dataclass = next(filter(None, options), None)
         if dataclass is not None and getattr(cls, "__dataclass", None) is None:
             gen_parser_from_dataclass(parser, dataclass())
-        add_arguments(parser, cls.config)
+        config.add_arguments(parser, cls.features)
 
     @classmethod
     def _option_names(cls) -> set[str]:
@@ -98,7 +100,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
         """The ``model`` section of a configuration as options, with where training saves and starts."""
-        refuse_unknown(cfg, cls._option_names(), cls.config)
+        config.refuse_unknown(cfg, cls._option_names(), cls.features)
         names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
         borrowed = {name: checkpoint.get(name) for name in names}
@@ -108,9 +110,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
-        """What the options of heads amount to, checked as :func:`read_options` does it."""
-        return read_options(args, cls.attentions, cls.config)
+    def attention_options_of(cls, args: Any) -> ModelOptions:
+        """What the options of this package amount to, checked against each other."""
+        return ModelOptions(args, cls.attentions, cls.features)
 
     @classmethod
     def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
@@ -128,7 +130,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         """
         with compat.stopping_command():
             prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
-            set_defaults(prepared, cls.config)
+            config.set_defaults(prepared, cls.features)
             check_stock_options(prepared)
             for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
                 # fairseq's arguments make a list of it, and its models want a text
@@ -136,20 +138,19 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             of_start = cls._own_options(heads_of_start(prepared))
             if of_start:
-                start, told = start_of_heads(prepared), as_arguments(of_start)
+                start, told = start_of_heads(prepared), config.as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, told)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
-        # Said in the checkpoint, so that whoever loads it need not look for the start, or the loss
-        saved: dict[str, Any] = {**of_start, **heads_options(options.heads)}
-        if options.output_alpha != SOFTMAX:
-            saved["output_alpha"] = options.output_alpha
+        saved = dict(of_start)
+        for feature in options.features.values():
+            saved.update(feature.saved())
         vars(prepared).update(saved)
         if prepared is not args:
             with open_dict(args):
                 args.update(saved)
         model = super().build_model(prepared, task)  # type: ignore[misc]
-        model.take_heads(options, prepared)
+        model.take_features(options, prepared)
         return model
 
     def check_criterion(self, criterion: Any) -> None:
@@ -158,37 +159,15 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
-        return seed_of_its_own()
+        drawn = getattr(getattr(self, "cfg", None), "head_seed", None)
+        return seed_of_its_own() if drawn is None else int(drawn)
 
-    def take_heads(self, options: AttentionOptions, args: Any) -> None:
-        """Give every attention of a model that fairseq built its mapping, heads and gates."""
-        generator = torch.Generator().manual_seed(self.head_seed())
-        layers = list(transformer_layers(self))
-        missing = set(options.heads) - {attention for attention, _, _ in layers}
-        if getattr(args, "no_cross_attention", False):
-            missing.discard(CROSS)
-        if any(options.heads[attention] for attention in missing):
-            raise ValueError(
-                f"{type(self).__name__} has no {', '.join(sorted(missing))} attention: it is looked "
-                f"for in the layers of model.encoder and model.decoder, and the class's attribute "
-                f"'attentions' says which there are"
-            )
-        for attention, number, layer in layers:
-            give_heads(layer, attention, options.build_heads(attention, number, generator))
-        with compat.stopping_command():
-            self._share_parameters()
+    def take_features(self, options: ModelOptions, args: Any) -> None:
+        """Give a model that fairseq built its features."""
         self.attention_options = options
-        self.output_rise = None
-        if options.output_warmup and options.output_alpha != SOFTMAX:
-            self.output_rise = Rise(options.output_warmup)
+        for feature in options.features.values():
+            feature.attach(self, args)
         self._seed = torch.initial_seed()
-        save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
-        self.monitor = HeadMonitor(self.monitored(), save_dir, options.log_interval)
-        self.pruning_state = PruningState() if self.head_gates() else None
-        if options.freeze_decoder:
-            for name, parameter in self.named_parameters(remove_duplicate=False):
-                if name.startswith("decoder."):
-                    parameter.requires_grad_(False)
 
     def monitored(self) -> list[tuple[str, int, Any]]:
         """The attentions whose learned numbers are recorded, with their names and layers."""
@@ -235,28 +214,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         if self.monitor is not None:
             self.monitor.is_trained = True
 
-    def _share_parameters(self) -> None:
-        """Make mappings use one parameter together, as far as they say they reach."""
-        shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
-        factors: dict[tuple[type[Mapping], str], float] = {}
-        for attention, _, module in attention_modules(self):
-            mapping = module.mapping
-            if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
-                continue
-            group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
-            if mapping.learned:
-                factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
-                if factor != mapping.lr_factor:
-                    raise ValueError(
-                        f"{type(mapping).__name__} shares what it learns with the whole {group}, and "
-                        f"has lr_factor={factor:g} in one layer and {mapping.lr_factor:g} in another: "
-                        f"give all of them the same"
-                    )
-            for name, parameter in list(mapping.named_parameters()):
-                first = shared.setdefault((type(mapping), group, name), parameter)
-                owner, _, leaf = name.rpartition(".")
-                setattr(mapping.get_submodule(owner), leaf, first)
-
     def _draw_gates(self) -> None:
         """Draw the gates of one training pass: by the seed, the update, and the batch in the update.
 
@@ -264,7 +221,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         the workers draw differently, and ``w`` workers draw what one worker does that makes
         ``w`` times as many batches an update.
         """
-        if not self.attention_options.gated:
+        if self.pruning_state is None:
             return
         gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
         updates = compat.trainer_num_updates() or 0
@@ -275,3 +232,23 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def architecture(
+    model_class: type[AdaptiveModel], stock_defaults: Callable[[Any], None]
+) -> Callable[[Any], None]:
+    """What an architecture fills in beside fairseq's; then a command line is checked, before its data.
+
+    Where heads come from a checkpoint, options are checked once it is read.
+    """
+
+    def defaults(args: Any) -> None:
+        config.set_defaults(args, model_class.features)
+        stock_defaults(args)
+        if isinstance(args, Namespace):
+            with compat.stopping_command():
+                kernels.chosen()
+                if start_of_heads(args) is None:
+                    model_class.attention_options_of(args)
+
+    return defaults

@@ -16,7 +16,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.feature import ModelOptions
 
 PREFIX = "entmax_"
 
@@ -51,7 +51,7 @@ class SavedModel:
     architecture: str  # which the checkpoint names
     model_class: Any
     args: Namespace  # with the defaults of the architecture
-    options: AttentionOptions
+    options: ModelOptions
     attentions: tuple[SavedAttention, ...]  # with weights, encoder first, bottom layer first
 
     @property
@@ -93,7 +93,8 @@ class SavedModel:
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
-        gate = self.options.build_gate(attention.attention, attention.layer)
+        gates = self.options.features["gates"]
+        gate = gates.build(self.options, attention.attention, attention.layer)
         _load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
 
@@ -137,13 +138,11 @@ def as_ours(settings: Any) -> None:
     settings.arch = name
 
 
-def _attentions(
-    weights: dict[str, Tensor], options: AttentionOptions
-) -> tuple[SavedAttention, ...]:
+def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, value in weights.items():
         located = place_of(key)
-        if located is not None:
+        if located is not None and located[0].attention in options.heads:
             place, module, name = located
             parts.setdefault((place, module), {})[name] = value
     attentions = []

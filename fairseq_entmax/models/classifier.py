@@ -7,29 +7,26 @@ are pooled apart, as Niculae and Blondel 2017 do for entailment.
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from fairseq import hub_utils
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
-from omegaconf import OmegaConf, open_dict
 from torch import nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_classes, check_words
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.classifier_config import ClassifierConfig
+from fairseq_entmax.models.adaptive import AdaptiveModel, architecture
 from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
-from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.encoder_classifier import EncoderClassifier, stock_defaults
-from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
-from fairseq_entmax.models.options import AttentionOptions, read_options
+from fairseq_entmax.models.entmax_transformer import wrap_layers
+from fairseq_entmax.models.feature import ModelOptions
+from fairseq_entmax.models.features.pooling import Pooling
 
 
 @register_model("entmax_classifier")
@@ -37,15 +34,16 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
     """A Transformer encoder with sparse attention that classifies texts and pairs of texts.
 
     Takes fairseq's options of a Transformer's encoder, and those of
-    :class:`~fairseq_entmax.models.classifier_config.ClassifierConfig`.
+    :class:`~fairseq_entmax.models.features.pooling.Pooling`.
     """
 
     attentions = (ENCODER_SELF,)
-    config = ClassifierConfig
+    # Before the record, which looks at what pools
+    features = (FEATURES[0], Pooling, *FEATURES[1:])
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
-        return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
+    def attention_options_of(cls, args: Any) -> ModelOptions:
+        return super().attention_options_of(TransformerConfig.from_namespace(args))
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
@@ -57,15 +55,6 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
                 )
         model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
-        # Said in the checkpoint, whatever becomes of the encoder's mappings
-        pooling = model.attention_options.pooling
-        assert pooling is not None
-        said = pooling.arguments()
-        if OmegaConf.is_config(args):
-            with open_dict(args):
-                args.update(said)
-        else:
-            vars(args).update(said)
         return model
 
     @classmethod
@@ -93,17 +82,6 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         )
         return ClassifierHubInterface(loaded["args"], loaded["task"], loaded["models"])
 
-    def head_seed(self) -> int:
-        return int(self.cfg.head_seed)
-
-    def take_heads(self, options: Any, args: Any) -> None:
-        pooling = options.pooling
-        # Another generator than that of the heads, which are to be the same however words are pooled
-        generator = torch.Generator().manual_seed(self.head_seed() + 1)
-        mappings = {name: pooling.build(name, generator) for name in pooling.specs}
-        self.take_poolings(pooling.heads, mappings)
-        super().take_heads(options, args)
-
     def monitored(self) -> list[tuple[str, int, Any]]:
         return super().monitored() + [(name, 0, one) for name, one in self.poolings.items()]
 
@@ -127,18 +105,14 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
 
 
 def _architecture(**sizes: Any) -> Callable[[Any], None]:
-    """An architecture with these sizes instead of fairseq's, after which options are checked."""
+    """An architecture with these sizes instead of fairseq's."""
 
-    def defaults(args: Any) -> None:
-        set_defaults(args, ClassifierConfig)
+    def fill_in(args: Any) -> None:
         for name, value in {**stock_defaults(), **sizes}.items():
             if getattr(args, name, None) is None:
                 setattr(args, name, value)
-        if isinstance(args, Namespace):
-            with compat.stopping_command():
-                check_command(args, EntmaxClassifierModel)
 
-    return defaults
+    return architecture(EntmaxClassifierModel, fill_in)
 
 
 register_model_architecture("entmax_classifier", "entmax_classifier")(_architecture())

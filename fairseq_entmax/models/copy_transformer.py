@@ -22,15 +22,15 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
-from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions
+from fairseq_entmax.models.adaptive import architecture
+from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
     EntmaxTransformerEncoder,
     EntmaxTransformerModel,
-    architecture,
     register_architectures,
 )
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.features.copying import Copying
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class CopyDecoder(EntmaxTransformerDecoder):
     the ``num_words`` of the dictionary ``num_generated`` have an embedding, which markers have not.
     """
 
-    copy: CopyOptions
+    copy: Copying
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         self.num_generated = embed_tokens.num_embeddings
@@ -181,7 +181,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     """``entmax_transformer`` that copies words from its source.
 
     Takes the options of ``entmax_transformer`` and those of
-    :mod:`fairseq_entmax.models.copy_config`. Source and target have one dictionary. A checkpoint
+    :class:`~fairseq_entmax.models.features.copying.Copying`. Source and target have one dictionary. A checkpoint
     of a ``transformer`` or ``entmax_transformer`` can be loaded: the switch between generating and
     copying starts as in a new model.
 
@@ -189,7 +189,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     al. 2019, *Understanding Multi-Head Attention in Abstractive Summarization*.
     """
 
-    config = CopyConfig
+    features = (*FEATURES, Copying)
     encoder_class = CopyEncoder
     gives_zeros = True  # to markers that no word of the source has
     decoder: CopyDecoder
@@ -197,7 +197,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         with compat.stopping_command():
-            markers = CopyConfig.of(args).checked("source_position_markers")
+            markers = Copying.read(args).source_position_markers
             check_dictionaries(task.source_dictionary, task.target_dictionary, markers)
         return super().build_model(args, task)
 
@@ -206,7 +206,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         cls, args: Any, dictionary: Any, embed_dim: int, path: str | None = None
     ) -> nn.Embedding:
         cfg = TransformerConfig.from_namespace(args)
-        markers = CopyConfig.of(cfg).checked("source_position_markers")
+        markers = Copying.read(cfg).source_position_markers
         embedding = WordEmbedding(
             len(dictionary) - markers, embed_dim, dictionary.pad(), dictionary.unk()
         )
@@ -224,11 +224,6 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
             "of the source: generate with fairseq-generate, or export a model of --arch "
             "entmax_transformer"
         )
-
-    def take_heads(self, options: AttentionOptions, args: Any) -> None:
-        super().take_heads(options, args)
-        assert options.copy is not None
-        self.decoder.copy = options.copy
 
     def load_state_dict(
         self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None

@@ -17,28 +17,16 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.pooling import AttentionPooling
 from fairseq_entmax.attention.texts import SourceSymbols
 from fairseq_entmax.attentions import HYPOTHESIS, POOLING, PREMISE
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.models.adaptive import seed_of_its_own
 from fairseq_entmax.models.classifier_loading import adapted
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerEncoder
-from fairseq_entmax.models.options import seed_of_its_own
 
 # fairseq's options of a Transformer that speak of something that an encoder alone does not have
 _NOT_OF_ENCODER = (
-    "decoder_",
-    "adaptive_",
-    "share_",
-    "tie_",
-    "merge_",
-    "no_cross_",
-    "cross_",
-    "no_decoder_",
-    "max_target_",
-    "base_",
-    "char_",
-    "export",
+    *("decoder_", "adaptive_", "share_", "tie_", "merge_", "no_cross_", "cross_"),
+    *("no_decoder_", "max_target_", "base_", "char_", "export"),
 )
 
 
@@ -59,7 +47,7 @@ class EncoderClassifier(FairseqEncoderModel):
     """An encoder of fairseq's, pooled by attention; what is not particular to sparse attention.
 
     Attributes:
-        poolings: the attentions that pool, by name; given by :meth:`take_poolings`.
+        poolings: the attentions that pool, by name: of one text, or of hypothesis and premise.
         classification_heads: by name; as the task and its criterion know them.
         is_for_training: whether a checkpoint may lack heads, as a training will start them.
     """
@@ -93,15 +81,6 @@ class EncoderClassifier(FairseqEncoderModel):
         embedding = TransformerModelBase.build_embedding(cfg, dictionary, width, path)
         encoder = EntmaxTransformerEncoder(cfg, dictionary, embedding)
         return cls(cfg, encoder, SourceSymbols.of(task))
-
-    def take_poolings(self, heads: int, mappings: dict[str, Mapping]) -> None:
-        """Get the attentions that pool, by name: of one text, or of hypothesis and premise."""
-        width = self.cfg.encoder.embed_dim
-        for name, mapping in mappings.items():
-            takes_query = name == PREMISE
-            self.poolings[name] = AttentionPooling(width, heads, mapping, takes_query)
-        if PREMISE in mappings:
-            self.combine = nn.Linear(2 * width, width)
 
     def register_classification_head(
         self, name: str, num_classes: int | None = None, **kwargs: Any

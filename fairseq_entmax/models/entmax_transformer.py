@@ -7,8 +7,6 @@ is ``entmax_transformer_iwslt_de_en``.
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -27,15 +25,13 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import compat, kernels
+from fairseq_entmax import compat
 from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
-from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import set_defaults
-from fairseq_entmax.models.initial_checkpoint import start_of_heads
-from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
+from fairseq_entmax.models.adaptive import AdaptiveModel, architecture, seed_of_its_own
+from fairseq_entmax.models.feature import ModelOptions
 
 installing.install()
 
@@ -137,8 +133,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     decoder: Any
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
-        return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
+    def attention_options_of(cls, args: Any) -> ModelOptions:
+        return super().attention_options_of(TransformerConfig.from_namespace(args))
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
@@ -159,19 +155,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
 
-    def head_seed(self) -> int:
-        return int(self.cfg.head_seed)
-
-
-def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
-    """Check what a command line gives, before data are loaded.
-
-    Where heads come from a checkpoint, options are checked once it is read.
-    """
-    kernels.chosen()
-    if start_of_heads(args) is None:
-        model_class.attention_options_of(args)
-
 
 def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
     """Register a counterpart of each architecture of fairseq's ``transformer``, by its name."""
@@ -179,21 +162,6 @@ def register_architectures(name: str, model_class: type[EntmaxTransformerModel])
     for stock_name, stock_defaults in compat.stock_architectures().items():
         defaults = architecture(model_class, stock_defaults)
         register_model_architecture(name, prefix + stock_name)(defaults)
-
-
-def architecture(
-    model_class: type[EntmaxTransformerModel], stock_defaults: Callable[[Any], None]
-) -> Callable[[Any], None]:
-    """What an architecture fills in, after which a command line is checked."""
-
-    def defaults(args: Any) -> None:
-        set_defaults(args, model_class.config)
-        stock_defaults(args)
-        if isinstance(args, Namespace):
-            with compat.stopping_command():
-                check_command(args, model_class)
-
-    return defaults
 
 
 register_architectures("entmax_transformer", EntmaxTransformerModel)

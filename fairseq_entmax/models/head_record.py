@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -28,8 +29,29 @@ from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS, POOLINGS
 from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings.rise import MOST_UPDATES
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, option
 
 DIGITS = 6
+
+
+@dataclass
+class HeadRecord(Feature):
+    """The record of what heads learn, in logs and files."""
+
+    name = "record"
+    alpha_log_interval: int = option(
+        10,
+        "write the values that the heads learn, such as every alpha, to a file of their name, such "
+        "as alpha.jsonl, in the save directory each N updates; 0 for never",
+        values.whole_number(0, MOST_UPDATES),
+        "N",
+    )
+
+    def attach(self, model: Any, args: Any) -> None:
+        save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
+        model.monitor = HeadMonitor(model.monitored(), save_dir, self.alpha_log_interval)
 
 
 def record_path(folder: str | os.PathLike[str], name: str) -> Path:
@@ -45,10 +67,7 @@ class HeadMonitor:
     """
 
     def __init__(
-        self,
-        attentions: Iterable[tuple[str, int, Any]],
-        save_dir: str | None,
-        interval: int,
+        self, attentions: Iterable[tuple[str, int, Any]], save_dir: str | None, interval: int
     ) -> None:
         self._learned: dict[str, _Learned] = {}
         for attention, layer, module in attentions:

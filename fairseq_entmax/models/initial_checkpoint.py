@@ -7,15 +7,14 @@ from typing import Any
 
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.models import values
 from fairseq_entmax.models.checkpoint_model import SavedModel, read_model
-from fairseq_entmax.models.config import (
+from fairseq_entmax.models.features.attention_heads import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
     heads_options,
-    mapping_text,
-    parse_mapping_option,
 )
-from fairseq_entmax.models.copy_config import CopyConfig, copy_options
+from fairseq_entmax.models.features.copying import Copying
 
 
 def heads_of_start(args: Any) -> dict[str, str]:
@@ -45,32 +44,31 @@ def heads_of_start(args: Any) -> dict[str, str]:
 def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
     if start.options.copy is None or getattr(args, "copy_heads", None) is None:
         return {}
-    of_start, default, given = start.options.copy, CopyConfig(), CopyConfig.of(args)
-    own = copy_options(of_start, CopyConfig.of(start.args))
+    of_start, default, given = start.options.copy, Copying.read(None), Copying.read(args)
     same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
-    if given.checked("copy_layer") not in (default.checked("copy_layer"), *same_layer):
+    if given.copy_layer not in (default.copy_layer, *same_layer):
         return {}  # another layer, whose heads are as they are numbered in the start
-    heads = given.checked("copy_heads")
-    if heads not in (default.checked("copy_heads"), of_start.heads):
+    options: dict[str, str] = of_start.arguments(of_start.heads)
+    if given.heads not in (default.heads, of_start.heads):
         raise ValueError(
-            f"--copy-heads {','.join(map(str, heads))}: {start.path} was pruned, and copies by "
-            f"{own['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
+            f"--copy-heads {','.join(map(str, given.heads))}: {start.path} was pruned, and copies by "
+            f"{options['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
             f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
         )
-    if given.checked("copy_mapping") is not None:
-        own.pop("copy_mapping", None)
-    return own
+    if given.copy_mapping is not None:
+        options.pop("copy_mapping", None)
+    return options
 
 
 def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
     text = getattr(args, "attn_mapping", None)
     if text != start.args.attn_mapping or not any(
-        isinstance(spec, HeadsSpec) for spec in parse_mapping_option(text)
+        isinstance(spec, HeadsSpec) for spec in values.parse_mapping_option(text)
     ):
         return {}
     left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
     return {
-        option: mapping_text(value)
+        option: values.mapping_text(value)
         for option, value in left.items()
         if value is not None and getattr(args, option, None) is None
     }

@@ -26,14 +26,13 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
 from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.attentions import DECODER_SELF
-from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import add_arguments, set_defaults
-from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.adaptive import AdaptiveModel, architecture
+from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.models.entmax_transformer import wrap_layers
+from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 
 # Options of the task and of commands that fairseq's model takes too
@@ -85,7 +84,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     def add_args(cls, parser: Any) -> None:
         # Without defaults, which come from the architecture
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
-        add_arguments(parser, cls.config)
+        add_arguments(parser, cls.features)
 
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
@@ -99,7 +98,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
         return super()._namespace(cfg)
 
     @classmethod
-    def attention_options_of(cls, args: Any) -> AttentionOptions:
+    def attention_options_of(cls, args: Any) -> ModelOptions:
         if getattr(args, "base_layers", 0):
             raise ValueError(
                 f"--base-layers {args.base_layers}: this model has no layers without attention: "
@@ -135,35 +134,24 @@ def stock_defaults() -> dict[str, Any]:
     return defaults
 
 
-def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
-    """What an architecture fills in beside fairseq's ``fill_in``; then a command line is checked."""
+def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
+    """fairseq's function of an architecture, and then the defaults of its dataclass."""
 
     def defaults(args: Any) -> None:
         # Some of fairseq's functions take what a configuration has not for a value, None
         given = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
         given = vars(given) if isinstance(given, Namespace) else given
         plain = Namespace(**{name: value for name, value in given.items() if value is not None})
-        set_defaults(plain, EntmaxTransformerLanguageModel.config)
         fill_in(plain)
-        for name, default in stock_defaults().items():
-            if getattr(plain, name, None) is None:
-                setattr(plain, name, default)
-        for name, value in vars(plain).items():
+        filled = {name: value for name, value in vars(plain).items() if value is not None}
+        for name, value in {**vars(plain), **stock_defaults(), **filled}.items():
             setattr(args, name, value)
-        if isinstance(args, Namespace):
-            with compat.stopping_command():
-                check_command(args, EntmaxTransformerLanguageModel)
 
     return defaults
 
 
-def register_architectures() -> None:
-    """Register a counterpart of each architecture of fairseq's ``transformer_lm``."""
-    for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
-        if name.startswith("transformer_lm"):
-            register_model_architecture("entmax_transformer_lm", f"entmax_{name}")(
-                architecture(ARCH_CONFIG_REGISTRY[name])
-            )
-
-
-register_architectures()
+for _name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
+    if _name.startswith("transformer_lm"):
+        register_model_architecture("entmax_transformer_lm", f"entmax_{_name}")(
+            architecture(EntmaxTransformerLanguageModel, _plainly(ARCH_CONFIG_REGISTRY[_name]))
+        )

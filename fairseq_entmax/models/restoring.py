@@ -16,10 +16,10 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
+from fairseq_entmax.attention import Gate, MultiheadAttention
 from fairseq_entmax.attentions import Place, place_of
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.feature import ModelOptions
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class Restoring(nn.Module):
     """Tolerant loading; stands before fairseq's model among the bases of a class."""
 
-    attention_options: AttentionOptions
+    attention_options: ModelOptions
     # Whether the checkpoint loaded last stores what heads learn by another --alpha-lr-factor
     has_other_factors = False
 
@@ -77,7 +77,7 @@ class Restoring(nn.Module):
             )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         for name, module in self.named_modules():
-            if isinstance(module, HardConcreteGate):
+            if isinstance(module, Gate):
                 gated.discard(name.removesuffix(".gate"))
         if gated:
             raise ValueError(
@@ -89,13 +89,13 @@ class Restoring(nn.Module):
     def _say_what_is_new(self) -> None:
         """Log what the checkpoint that was loaded did not have."""
         modules = list(self.modules())
-        gates = [module for module in modules if isinstance(module, HardConcreteGate)]
+        gates = [module for module in modules if isinstance(module, Gate)]
         new_gates = [name for gate in gates for name in gate.filled if name.endswith("weight")]
         if new_gates:
             logger.warning(
                 "the checkpoint has no head gates for %s; they start at --gate-init %s",
                 ", ".join(name.removesuffix(".gate.weight") for name in new_gates),
-                self.attention_options.gate["init"],
+                self.attention_options.features["gates"].gate_init,
             )
         attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
         filled = [name for attention in attentions for name in attention.filled]

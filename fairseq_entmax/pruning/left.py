@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,8 +12,8 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsSpec
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.checkpoint_model import SavedModel
-from fairseq_entmax.models.config import MAPPING_OPTIONS, AttentionConfig, parse_mapping_option
-from fairseq_entmax.models.copy_config import CopyConfig, copy_options
+from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
+from fairseq_entmax.models.values import parse_mapping_option
 
 # Attention to the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]
@@ -58,11 +57,10 @@ def head_counts(model: SavedModel) -> HeadCounts:
 def mappings_apart(model: SavedModel) -> Mappings:
     """The mappings of each attention whose heads are apart, or were before it was pruned."""
     # Not of the specs, where --copy-mapping has made heads apart that it will make again
-    config = AttentionConfig.of(model.args)
-    of_all = parse_mapping_option(config.attn_mapping)
+    of_all = parse_mapping_option(model.args.attn_mapping)
     apart: Mappings = {}
     for attention in head_counts(model):
-        own = getattr(config, MAPPING_OPTIONS[attention])
+        own = getattr(model.args, MAPPING_OPTIONS[attention], None)
         named = of_all + (parse_mapping_option(own) if own is not None else [])
         if any(isinstance(spec, HeadsSpec) for spec in named):
             apart[attention] = list(model.options.specs[attention])
@@ -79,8 +77,8 @@ def _copy_of_kept(model: SavedModel, kept: list[int]) -> dict[str, str]:
             f"{model.path} copies by {', '.join(gone)}, without which it would copy by another "
             f"distribution, or not at all: leave it out of --heads"
         )
-    renumbered = replace(copy, heads=tuple(kept.index(head) for head in copy.heads))
-    return copy_options(renumbered, CopyConfig.of(model.args))
+    arguments: dict[str, str] = copy.arguments([kept.index(head) for head in copy.heads])
+    return arguments
 
 
 def check_heads(heads: Collection[Head], model: SavedModel) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attentions import PLACES
+from fairseq_entmax.attentions import SIDES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -25,7 +25,7 @@ from fairseq_entmax.models.checkpoint_model import (
     model_of_state,
     read_model,
 )
-from fairseq_entmax.models.config import heads_options, mapping_options
+from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
 from fairseq_entmax.pruning.left import (
     HeadCounts,
     Mappings,
@@ -189,7 +189,7 @@ def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
 
 
 def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
-    side = PLACES[attention.attention][0]
+    side = SIDES[attention.attention]
     return bool(getattr(model.args, f"{side}_normalize_before", False))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairseq_entmax.models.config import as_arguments, heads_options, mapping_options
+from fairseq_entmax.models.config import as_arguments
+from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
 from fairseq_entmax.pruning.surgery import HeadCounts, Mappings, PruningReport
 from fairseq_entmax.text_table import text_table
 

@@ -62,10 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--cut-target", type=int, metavar="N", help="keep N words of each target")
     mark.set_defaults(run=_mark)
 
-    restore = commands.add_parser(
-        "restore",
-        help="write what fairseq-generate printed with words in place of its markers",
-    )
+    restoring = "write what fairseq-generate printed with words in place of its markers"
+    restore = commands.add_parser("restore", help=restoring)
     add = restore.add_argument
     add("generated", metavar="GENERATED", help="what fairseq-generate printed")
     add("--source", required=True, metavar="FILE", help="the source before it was marked")

@@ -31,8 +31,7 @@ def test_plain_values_are_let_through(where, value):
 
 @pytest.mark.parametrize("where", ["cfg", "args"])
 @pytest.mark.parametrize(
-    "value",
-    [b"x", bytearray(b"x"), {1}, 1j, torch.zeros(1), torch.float16, object(), *SUBCLASSES],
+    "value", [b"x", bytearray(b"x"), {1}, 1j, torch.zeros(1), torch.float16, object(), *SUBCLASSES]
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"a": (x,)}])
 def test_other_values_are_refused_wherever_they_are(where, value, wrap):

@@ -18,7 +18,7 @@ from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.fairseq_patches import installing
+from fairseq_entmax.fairseq_patches import error_sentences, installing, whole_copies
 from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import as_command
@@ -60,7 +60,7 @@ def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
         raise ProcessExitedException("ended", 0, 1234, code)
 
     with pytest.raises(expected) as stop:
-        installing._end_without_traceback(run)
+        error_sentences.end_processes(run)
     assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
 
 
@@ -116,8 +116,7 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
 
 
 @pytest.mark.parametrize(
-    "change",
-    [installing._end_without_traceback, installing.COMMANDS["fairseq_cli.generate"][1]],
+    "change", [error_sentences.end_processes, error_sentences.stop_without_kernel]
 )
 def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
     change, start_command, capsys
@@ -192,7 +191,7 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        installing._copy_whole(half, str(new), str(last), overwrite=True)
+        whole_copies.copy_whole(half, str(new), str(last), overwrite=True)
     assert last.read_text() == "the old one"
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_text() == "the new one"

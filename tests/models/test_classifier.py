@@ -53,11 +53,7 @@ def criterion(task=None, **options):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"encoder_normalize_before": True, "layernorm_embedding": True},
-    ],
+    "options", [{}, {"encoder_normalize_before": True, "layernorm_embedding": True}]
 )
 def test_with_softmax_the_encoder_is_fairseqs_to_the_bit(options):
     model = build_classifier(attn_mapping="softmax", **options)

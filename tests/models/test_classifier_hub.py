@@ -27,11 +27,7 @@ def classifier(task=None, **options):
 
 @pytest.mark.parametrize(
     ("initial", "separator", "shortened"),
-    [
-        (None, None, {}),
-        (0, 2, {}),
-        (0, 23, {"shorten_method": "truncate", "max_positions": 4}),
-    ],
+    [(None, None, {}), (0, 2, {}), (0, 23, {"shorten_method": "truncate", "max_positions": 4})],
 )
 def test_a_source_is_what_the_task_makes_of_its_data(tmp_path, initial, separator, shortened):
     task = classification_task(

@@ -43,11 +43,7 @@ def sample(target_lengths=(6, 8, 5)):
 
 @pytest.mark.parametrize(
     ("mapping", "dtype"),
-    [
-        ("entmax", torch.float32),
-        ("entmax", torch.float16),
-        ("sparsemax", torch.bfloat16),
-    ],
+    [("entmax", torch.float32), ("entmax", torch.float16), ("sparsemax", torch.bfloat16)],
 )
 def test_probabilities_sum_to_one_in_every_precision(mapping, dtype):
     model = model_of(mapping).to(dtype)

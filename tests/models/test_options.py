@@ -10,7 +10,7 @@ from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import Entmax, Mapping, register_mapping, registry
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.config import AttentionConfig
+from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.pruning import prune_state
 from tests.support import TINY, build_model, tiny_task
 
@@ -185,9 +185,9 @@ GATED = {"head_gates": "encoder-self,cross"}
             {"cross_attn_mapping": "softmax*3"},
             r"--cross-attn-mapping \(cross attention\).*3 layers",
         ),
-        ({"attn_mapping": "hardmax"}, r"--attn-mapping .*'hardmax'.*softmax, sparsemax, entmax15"),
-        ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping .*from 1 .*to 2 .*not 2.5"),
-        ({"attn_mapping": 3}, r"--attn-mapping .*must be a text such as 'entmax', not 3"),
+        ({"attn_mapping": "hardmax"}, r"--attn-mapping: .*'hardmax'.*softmax, sparsemax, entmax15"),
+        ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping: .*from 1 .*to 2 .*not 2.5"),
+        ({"attn_mapping": 3}, r"--attn-mapping: .*must be a text such as 'entmax', not 3"),
         (
             {"attn_mapping": "sparsemax|softmax*9"},
             r"--attn-mapping \(encoder-self attention, layer 0\): .* 10 heads, the layer has 4; give",
@@ -250,15 +250,20 @@ IN_RANGE = {
 }
 
 
+def read_all(**options):
+    for feature in FEATURES:
+        feature.read(Namespace(**options))
+
+
 @pytest.mark.parametrize("option", OUT_OF_RANGE)
 def test_a_number_out_of_its_range_is_refused_by_its_option(option):
     for value in OUT_OF_RANGE[option]:
         with pytest.raises(ValueError, match=f"^--{option.replace('_', '-')}: ") as refusal:
-            AttentionConfig(**{option: value}).checked(option)
+            read_all(**{option: value})
         assert str(value)[:20] in str(refusal.value) or repr(float(value)) in str(refusal.value)
         assert len(str(refusal.value)) < 1000
     for value in IN_RANGE.get(option, ()):
-        AttentionConfig(**{option: value}).checked(option)
+        read_all(**{option: value})
 
 
 @pytest.mark.parametrize("name", ["attn_maping", "tv_start", "head_gate", "self_attn_heads"])

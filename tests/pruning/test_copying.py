@@ -9,9 +9,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax.cli import main
+from fairseq_entmax.models import EntmaxCopyTransformerModel
 from fairseq_entmax.models.checkpoint_model import model_of_state
 from fairseq_entmax.models.config import add_arguments
-from fairseq_entmax.models.copy_config import CopyConfig
 from fairseq_entmax.pruning import parse_heads, prune_state
 from fairseq_entmax.pruning.text import as_options
 from tests.pruning.test_heads_apart import varied
@@ -52,7 +52,7 @@ def built_from_printed(report, options):
     """A model with the options that the report prints."""
     printed = as_options(report.heads_after, report.mappings_after, report.copy_after)
     parser = ArgumentParser()
-    add_arguments(parser, CopyConfig)
+    add_arguments(parser, EntmaxCopyTransformerModel.features)
     parsed = vars(parser.parse_args(shlex.split(printed)))
     given = {name: value for name, value in parsed.items() if value not in (None, False)}
     return build_model(ARCH, **{**options, **given})

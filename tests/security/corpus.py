@@ -230,7 +230,7 @@ RUNS_CODE = {
     "pickle_plain": _plain_pickle,
     "pickle_of_old_torch": _old_torch,
     "pickles_of_older_torch": _old_tar,
-    # The forms are refused one by one in tests/checkpoints/test_literals.py
+    # The forms are refused one by one in tests/fairseq_patches/test_literals.py
     **{
         f"text_{form}": _setting("adaptive_softmax_cutoff", form, **STOCK)
         for form in ("call", "line_continuation", "f_string")

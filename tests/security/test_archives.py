@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
-from fairseq_entmax.checkpoints.archives import replace_by_folder
+from fairseq_entmax.fairseq_patches.archives import replace_by_folder
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.security import corpus
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
-from fairseq_entmax.checkpoints.literals import read_literal
 from fairseq_entmax.fairseq_patches.installing import LOADING
+from fairseq_entmax.fairseq_patches.literals import read_literal
 from tests.commands import USER_DIR, run
 from tests.security import corpus, roads
 from tests.security.good import LANGUAGES

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_entmax.checkpoints.literals import evaluate
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
+from fairseq_entmax.fairseq_patches.literals import evaluate
 from tests.commands import USER_DIR, run
 
 # A call, what keeps a checkpoint, a data folder or a YAML file from running code by it, and where it
@@ -15,7 +15,7 @@ from tests.commands import USER_DIR, run
 ROWS = [
     (
         "eval",
-        "reads plain values: tests/checkpoints/test_literals.py",
+        "reads plain values: tests/fairseq_patches/test_literals.py",
         "optim.adam optim.cpu_adam optim.adamax optim.adafactor optim.fused_adam optim.fused_lamb "
         "criterions.ctc data.codedataset utils models.fconv models.fconv_lm models.fconv_self_att "
         "models.lightconv_lm models.transformer_lm models.hubert.hubert models.wav2vec.wav2vec "

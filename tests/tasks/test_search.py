@@ -6,10 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_entmax.tasks.search import (
-    CoverageEnsemble,
-    RepeatedNgrams,
-)
+from fairseq_entmax.tasks.search import CoverageEnsemble, RepeatedNgrams
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.support import batch, build_model, spread_scores, tiny_task
 from tests.tasks.reference_decoder import Search, decode

@@ -29,7 +29,7 @@ def unreachable(losses: Tensor, model: Any) -> Tensor:
     """Targets that a model gives no probability, though it is sound: words outside the support of a
     sparse output, and markers of words that a copy leaves out."""
     copy = model.attention_options.copy
-    may_be = has_zeros(model) or (copy is not None and copy.markers > 0)
+    may_be = has_zeros(model) or (copy is not None and copy.source_position_markers > 0)
     return losses == torch.inf if may_be else torch.zeros_like(losses, dtype=torch.bool)
 
 

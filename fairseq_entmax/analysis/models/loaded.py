@@ -77,7 +77,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
     state = saved.state
     kind, copy = type_of_task(task), saved.options.copy
     check_model(saved.model_class, saved.architecture, path, kind)
-    kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
+    kind.check_fit(state, path, task, 0 if copy is None else copy.source_position_markers)
     try:
         model = kind.build_model(saved, task)
         model.load_state_dict(state["model"], strict=True)

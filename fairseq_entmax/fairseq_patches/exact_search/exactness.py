@@ -1,7 +1,5 @@
 """Whether a search has discarded anything of non-zero probability."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

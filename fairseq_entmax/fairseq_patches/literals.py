@@ -3,9 +3,10 @@
 fairseq reads some of its settings, such as ``(0.9, 0.98)`` and ``[(512, 3)] * 20``, with
 ``eval``, at many places that differ between its releases. A checkpoint brings such settings along.
 So fairseq's modules get an ``eval`` of their own, which reads plain values and runs nothing.
-"""
 
-from __future__ import annotations
+Without it: the texts of settings in a checkpoint are run as code at many places of fairseq.
+Remove when: fairseq reads such settings by ``ast.literal_eval``.
+"""
 
 import ast
 import importlib.abc
@@ -50,8 +51,7 @@ def evaluate_nothing_in_fairseq() -> None:
     """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
 
     A name in a module comes before the built-in of that name, so nothing of fairseq is
-    rewritten, and code outside fairseq keeps Python's ``eval``. Without it the texts of settings
-    in a checkpoint, such as ``(0.9, 0.98)``, are run as code at many places of fairseq.
+    rewritten, and code outside fairseq keeps Python's ``eval``.
     """
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:

@@ -1,6 +1,9 @@
-"""The archives that models come in."""
+"""The archives that models come in.
 
-from __future__ import annotations
+Without it: ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say, and a folder
+that is not there ends in a TypeError about None.
+Remove when: fairseq extracts by ``tarfile``'s data filter, without links.
+"""
 
 import lzma
 import os
@@ -8,6 +11,26 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Callable
+from typing import Any
+
+from fairseq import file_utils
+
+
+def extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
+    """``load_archive_file`` that extracts an archive into its own folder alone."""
+    try:
+        path = file_utils.cached_path(archive_file, cache_dir=None)
+    except OSError as error:
+        if "://" in str(archive_file):
+            return load(archive_file)  # which says what is missing
+        raise FileNotFoundError(
+            f"there is no folder {archive_file}: from_pretrained takes the folder of the "
+            f"checkpoint, the name of the checkpoint in it, and the folder of the data"
+        ) from error
+    if os.path.isfile(path):
+        replace_by_folder(path)
+    return load(archive_file)
 
 
 def replace_by_folder(path: str) -> None:

@@ -10,7 +10,7 @@ from fairseq import options, utils
 from fairseq.models.lstm import LSTMModel
 
 import fairseq_entmax  # noqa: F401
-from fairseq_entmax.checkpoints.literals import evaluate, read_literal
+from fairseq_entmax.fairseq_patches.literals import evaluate, read_literal
 
 VALUES = """1; -1; +2.5; 1e-4; 0.5,0.25; (0.9, 0.98); [0.1] * 3; [(512, 3)] * 20; 3 * [(512, 3)]
 [(512, 10, 5)] + [(512, 3, 2)] * 4 + [(512, 2, 2)]; True; False; None; 'text'; 'a' 'b'; (); []; {}

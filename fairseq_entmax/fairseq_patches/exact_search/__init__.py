@@ -4,24 +4,16 @@ A sparse output layer gives most words probability zero. fairseq's search keeps 
 in its beam, with a score of -inf, and fails when no other can end. :func:`search_with_zeros`
 ends it there instead, and says of each sentence whether the beam held every sequence of
 non-zero probability.
-"""
 
-from __future__ import annotations
+Without it: fairseq's search fails for such models, or finds fewer sentences.
+Remove when: fairseq's search leaves candidates of probability zero out.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from fairseq_entmax.exact_search.batch_search import BatchSearch, Hypotheses
-from fairseq_entmax.exact_search.counts import SearchCounts, count_searches, note, reporting
-
-__all__ = [
-    "SearchCounts",
-    "align_with_zeros",
-    "count_searches",
-    "fill_up",
-    "reporting",
-    "search_with_zeros",
-]
+from fairseq_entmax.fairseq_patches.exact_search.batch_search import BatchSearch, Hypotheses
+from fairseq_entmax.fairseq_patches.exact_search.counts import SearchCounts, note
 
 
 def search_with_zeros(
@@ -43,7 +35,11 @@ def search_with_zeros(
     Models that give every word some probability, which have no ``gives_zeros`` that is true, are
     searched by fairseq as it is.
     """
-    if not any(getattr(model, "gives_zeros", False) for model in _models_of(generator)):
+    models = (
+        *generator.model.models,
+        generator.lm_model,
+    )  # that probabilities are taken from, or None
+    if not any(getattr(model, "gives_zeros", False) for model in models):
         sentences = generate(generator, *args, **kwargs)
         for hypotheses in sentences:
             for hypothesis in hypotheses:
@@ -54,12 +50,6 @@ def search_with_zeros(
     sentences = search.finish(generate(search.generator, *args, **kwargs))
     note(generator, search.counts)
     return sentences
-
-
-def _models_of(generator: Any) -> list[Any]:
-    """All that a search takes probabilities from."""
-    language_model = [] if generator.lm_model is None else [generator.lm_model]
-    return [*generator.model.models, *language_model]
 
 
 def align_with_zeros(

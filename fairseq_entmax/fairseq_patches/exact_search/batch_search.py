@@ -12,8 +12,8 @@ from fairseq.search import DiverseBeamSearch, LengthConstrainedBeamSearch, Sampl
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_entmax.exact_search.counts import SearchCounts
-from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness
+from fairseq_entmax.fairseq_patches.exact_search.counts import SearchCounts
+from fairseq_entmax.fairseq_patches.exact_search.exactness import IMPOSSIBLE, Exactness
 
 Hypotheses = list[list[dict[str, Any]]]
 

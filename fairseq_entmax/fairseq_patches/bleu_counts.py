@@ -1,0 +1,22 @@
+"""The counts of ``--eval-bleu``, as plain numbers.
+
+Without it: they are NumPy arrays, which go into checkpoints with the other metrics, and whoever loads
+checkpoints safely refuses them: a training with ``--eval-bleu`` could not go on.
+Remove when: fairseq logs them as numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from fairseq.logging import metrics
+
+
+def log_no_arrays(reduce: Callable[..., None], task: Any, *args: Any, **kwargs: Any) -> None:
+    """``TranslationTask.reduce_metrics`` that logs no arrays."""
+    reduce(task, *args, **kwargs)
+    for meters in metrics.get_active_aggregators():
+        for name in ("_bleu_counts", "_bleu_totals"):
+            meter = meters.get(name)
+            if meter is not None:
+                meter.val, meter.sum = (np.asarray(x).tolist() for x in (meter.val, meter.sum))

@@ -1,0 +1,66 @@
+"""Errors of options, kernels and checkpoints as one sentence at the end of a command.
+
+Without it: such an error is the last line of a traceback, through the first batch if it is a kernel's.
+Remove when: fairseq's commands print a ``ValueError`` without its traceback.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torch.multiprocessing import ProcessExitedException
+
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.fairseq_patches import literals
+
+
+def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``parse_args_and_arch`` that ends a command with a sentence on what its options lack."""
+    if not compat.running_command() or kwargs.get("suppress_defaults"):
+        return parse(*args, **kwargs)
+    with compat.stopping_command():
+        try:
+            return parse(*args, **kwargs)
+        except RuntimeError as error:
+            if str(error):
+                raise
+            # fairseq's, which says nothing
+            raise ValueError("give --arch, such as --arch entmax_transformer") from error
+        except KeyError as error:
+            if error.args != (None,):
+                raise
+            # Of the registry of tasks, by a command that takes none where none is given
+            remedy = "give --task, that of the training, such as --task translation"
+            raise ValueError(remedy) from error
+
+
+def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
+
+    Without it a traceback of torch's follows their one sentence.
+    """
+    # Which says at the level of warnings that it ends the other processes
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
+    try:
+        return stop_without_kernel(run, *args, **kwargs)
+    except ProcessExitedException as error:
+        if error.exit_code != compat.STOPPED:
+            raise
+        sys.exit(compat.STOPPED)
+
+
+def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of fairseq's that ends a command with a sentence on a kernel that cannot be had."""
+    try:
+        return run(*args, **kwargs)
+    except kernels.ERRORS as error:
+        compat.stop_command(error)
+        raise
+
+
+def refuse_checkpoint(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
+    """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal."""
+    literals.evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
+    with compat.stopping_command():
+        return load(path, *args, **kwargs)

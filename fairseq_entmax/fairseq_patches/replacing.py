@@ -1,0 +1,43 @@
+"""How a function of fairseq is changed."""
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from torch import nn
+
+from fairseq_entmax.attention import MultiheadAttention
+
+
+def replace(owner: Any, name: str, *changes: Callable[..., Any]) -> None:
+    """Have a function of fairseq run ``changes``, once, however often this is called.
+
+    Each gets what it changes as its first argument: the next one, and the last fairseq's function.
+    """
+    original = getattr(owner, name)
+    if hasattr(original, "_is_changed"):
+        return
+    run = original
+    for change in reversed(changes):
+        run = functools.partial(change, run)
+
+    @functools.wraps(original)
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        return run(*args, **kwargs)
+
+    vars(changed)["_is_changed"] = True
+    setattr(owner, name, changed)
+
+
+def replace_in(modules: Iterable[str], name: str, value: Any) -> None:
+    """Give a name in modules of fairseq another value, in those that can be imported here."""
+    for module in modules:
+        with suppress(ImportError):
+            vars(importlib.import_module(module))[name] = value
+
+
+def is_ours(model: nn.Module) -> bool:
+    """Whether a model has attention of this package, and so is one of its models."""
+    return any(isinstance(module, MultiheadAttention) for module in model.modules())

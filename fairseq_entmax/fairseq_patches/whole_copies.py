@@ -1,0 +1,26 @@
+"""Copies of checkpoints, under another name until they are whole.
+
+Without it: a training that is killed while it copies its checkpoint to ``checkpoint_last.pt`` leaves
+half of one there, and cannot go on from it.
+Remove when: ``PathManager.copy`` replaces a file by a whole one.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+
+def copy_whole(
+    copy: Callable[..., Any], src_path: str, dst_path: str, overwrite: bool = False
+) -> Any:
+    """``PathManager.copy`` under another name first, where it replaces a file."""
+    if not overwrite or "://" in dst_path:
+        return copy(src_path, dst_path, overwrite)
+    dst_path = os.path.realpath(dst_path)  # a link stays one
+    if os.path.exists(dst_path) and not os.path.isfile(dst_path):
+        return copy(src_path, dst_path, overwrite)  # a device is written to, not replaced
+    temporary = f"{dst_path}.tmp"
+    is_done = copy(src_path, temporary, overwrite)
+    if is_done:
+        os.replace(temporary, dst_path)
+    return is_done

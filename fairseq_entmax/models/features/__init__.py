@@ -1,0 +1,1 @@
+"""The features of models, a file each."""

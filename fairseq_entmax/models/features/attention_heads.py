@@ -1,0 +1,281 @@
+"""The heads of a model's attentions: how many, with which mappings, and what these start from."""
+
+from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from fairseq_entmax import compat
+from fairseq_entmax.attention import Heads, attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
+from fairseq_entmax.mappings import Mapping, strengths
+from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
+from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
+from fairseq_entmax.mappings.factor import NO_FACTOR
+from fairseq_entmax.mappings.layers import (
+    HeadsSpec,
+    LayerSpec,
+    layers_text,
+    mappings_for_layers,
+    names_layers,
+    parse_mappings,
+)
+from fairseq_entmax.mappings.rise import check_warmup
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
+
+# Attention to option, such as encoder_self_attn_mapping
+MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
+HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
+# Parameters of a mapping's text, and the options that hold where it does not say them
+_DEFAULTS_OF = {
+    "init": "alpha_init",
+    "share": "share_alpha",
+    "lr_factor": "alpha_lr_factor",
+    "warmup": "alpha_warmup_updates",
+    **{name: name for name in ("tv_init", "oscar_init", "p_init")},
+}
+
+
+def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
+    """The options for so many heads: of each attention, in each layer, bottom layer first."""
+    return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
+
+
+def mapping_options(specs: Dictionary[str, Sequence[LayerSpec]]) -> dict[str, str]:
+    """The options for such mappings: of each attention, in each layer, bottom layer first."""
+    return {MAPPING_OPTIONS[name]: layers_text(layers) for name, layers in specs.items()}
+
+
+def _check_sharing(value: Any) -> str:
+    if value not in SHARING:
+        raise ValueError(f"must be one of {', '.join(SHARING)}, not {value!r}")
+    return str(value)
+
+
+def _mapping_of(attention: str) -> Any:
+    help = f"mapping of {attention} attention, instead of --attn-mapping"
+    return option(None, help, values.check_mapping, "SPEC")
+
+
+def _heads_of(attention: str) -> Any:
+    stock = "--encoder" if attention == ENCODER_SELF else "--decoder"
+    help = (
+        f"heads of {attention} attention in each layer, bottom layer first, such as 3,0,8, or "
+        f"one number for every layer; a head keeps the width that {stock}-attention-heads gives it"
+    )
+    every_layer = f"{stock}-attention-heads in every layer"
+    return option(None, help, values.parse_head_counts, "N,N,...", every_layer)
+
+
+@dataclass
+class AttentionHeads(Feature):
+    """The heads of every attention, in every layer; what they are stands in :class:`ModelOptions`."""
+
+    name = "attention"
+    attn_mapping: str = option(
+        "entmax",
+        "mapping of all attentions from scores to weights: softmax, sparsemax, entmax15, entmax "
+        "(alpha learned per head) or entmax:alpha=1.33 (fixed); fusedmax, oscarmax, sqpnormmax, "
+        "fusedmax:tv=0.3, entmax:tv=learned, entmax:oscar=learned or sqpnormmax:p=learned; or a "
+        "list, bottom layer first, such as sparsemax*5,softmax; 'sparsemax|softmax*7' gives each "
+        "of 8 heads its own, and '(sparsemax|softmax*7)*3,softmax*3' the heads of three layers",
+        values.check_mapping,
+        "SPEC",
+    )
+    encoder_self_attn_mapping: str | None = _mapping_of(ENCODER_SELF)
+    decoder_self_attn_mapping: str | None = _mapping_of(DECODER_SELF)
+    cross_attn_mapping: str | None = _mapping_of(CROSS)
+    alpha_init: str | float = option(
+        NORMAL,
+        "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
+        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first",
+        lambda value: check_alpha_init(value, "the start of alpha"),
+        "normal|NUMBER",
+    )
+    tv_init: float = option(
+        strengths.TV_INIT,
+        "start of a learned strength of total variation, entmax:tv=learned, above 0; a mapping's "
+        "own, entmax:tv=learned:tv_init=0.3, comes first",
+        lambda value: strengths.check_strength_init(value, "the start of tv"),
+        "NUMBER",
+    )
+    oscar_init: float = option(
+        strengths.OSCAR_INIT,
+        "start of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
+        lambda value: strengths.check_strength_init(value, "the start of oscar"),
+        "NUMBER",
+    )
+    p_init: float = option(
+        strengths.P_INIT,
+        "start of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
+        lambda value: strengths.check_p_init(value, "the start of p"),
+        "NUMBER",
+    )
+    share_alpha: str = option(
+        SHARE_NONE,
+        "one learned alpha, or whatever else a mapping learns, such as tv, oscar and p, per head "
+        "(none), per layer and attention (layer), per attention (attention), or one in all (model); "
+        "a mapping's own, entmax:share=layer, comes first",
+        _check_sharing,
+        "|".join(SHARING),
+    )
+    alpha_lr_factor: float = option(
+        NO_FACTOR,
+        "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
+        "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
+        values.check_factor,
+        "NUMBER",
+    )
+    alpha_warmup_updates: int = option(
+        0,
+        "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
+        "updates, alpha rising from 1 to its value, and a strength of structure from 0; a mapping's "
+        "own, sparsemax:warmup=5000, comes first",
+        lambda value: check_warmup(value, "the number"),
+        "N",
+    )
+    encoder_self_attn_heads: list[int] | None = _heads_of(ENCODER_SELF)
+    decoder_self_attn_heads: list[int] | None = _heads_of(DECODER_SELF)
+    cross_attn_heads: list[int] | None = _heads_of(CROSS)
+    specs: dict[str, list[LayerSpec]] = field(init=False, default_factory=dict)
+    heads: dict[str, list[int]] = field(init=False, default_factory=dict)
+    places: dict[str, int] = field(init=False, default_factory=dict)
+    mapping_defaults: dict[str, str] = field(init=False, default_factory=dict)
+
+    def fit(self, options: ModelOptions, args: Any) -> None:
+        for attention in ATTENTIONS:
+            if attention in options.attentions:
+                self.places[attention] = int(getattr(args, f"{SIDES[attention]}_attention_heads"))
+                self.specs[attention] = self._mappings(args, attention)
+                self.heads[attention] = self._heads(args, attention)
+                continue
+            for foreign in (MAPPING_OPTIONS[attention], HEADS_OPTIONS[attention]):
+                if getattr(self, foreign) is not None:
+                    raise ValueError(
+                        f"{option_name(foreign)} got {getattr(args, foreign)!r}: this model has no "
+                        f"{attention} attention, only {', '.join(options.attentions)}; leave it out"
+                    )
+        for parameter, option_of in _DEFAULTS_OF.items():
+            self.mapping_defaults[parameter] = str(getattr(self, option_of))
+        for attention, heads in self.heads.items():
+            for layer in range(len(heads)):
+                self.check_apart(attention, layer)
+
+    def check_apart(self, attention: str, layer: int) -> None:
+        """Refuse a mapping for each head that does not fit the heads of a layer."""
+        spec, number = self.specs[attention][layer], self.heads[attention][layer]
+        if isinstance(spec, HeadsSpec) and number:
+            try:
+                # A private generator: a check leaves torch's own random numbers as they are
+                spec.build(number, torch.Generator(), self.mapping_defaults)
+            except ValueError as error:
+                where = f"{option_name(self._mapping_option(attention))} ({attention} attention"
+                raise ValueError(f"{where}, layer {layer}): {error}") from None
+
+    def attach(self, model: Any, args: Any) -> None:
+        """Give every attention of a model that fairseq built its mapping and heads."""
+        generator = torch.Generator().manual_seed(model.head_seed())
+        layers = list(transformer_layers(model))
+        missing = set(self.heads) - {attention for attention, *_ in layers}
+        if getattr(args, "no_cross_attention", False):
+            missing.discard(CROSS)
+        if any(self.heads[attention] for attention in missing):
+            raise ValueError(
+                f"{type(model).__name__} has no {', '.join(sorted(missing))} attention: the class's "
+                f"attribute 'attentions' says which there are"
+            )
+        for attention, layer, module, name in layers:
+            number, mapping = self.heads[attention][layer], None
+            if number:
+                spec = self.specs[attention][layer]
+                mapping = spec.build(number, generator, self.mapping_defaults)
+            give_heads(module, name, Heads(number, mapping))
+        with compat.stopping_command():
+            _share_parameters(model)
+
+    def saved(self) -> dict[str, Any]:
+        return heads_options(self.heads)
+
+    def _mapping_option(self, attention: str) -> str:
+        """The option that names the mapping of an attention."""
+        own = MAPPING_OPTIONS[attention]
+        return "attn_mapping" if getattr(self, own) is None else own
+
+    def _mappings(self, args: Any, attention: str) -> list[LayerSpec]:
+        """The mapping of each layer of an attention."""
+        option = self._mapping_option(attention)
+        (layers, kept), text = _layers(args, attention), getattr(self, option)
+        try:
+            if kept and names_layers(text):
+                text = layers_text(_of_kept(parse_mappings(text), layers, kept))
+            return mappings_for_layers(text, len(kept) if kept else layers)
+        except ValueError as error:
+            raise ValueError(f"{option_name(option)} ({attention} attention): {error}") from None
+
+    def _heads(self, args: Any, attention: str) -> list[int]:
+        """The number of heads of each layer of an attention."""
+        option = HEADS_OPTIONS[attention]
+        layers, kept = _layers(args, attention)
+        most, counts = self.places[attention], getattr(self, option)
+        number = len(kept) if kept else layers
+        if counts is None:
+            return [most] * number
+        counts = counts * number if len(counts) == 1 else _of_kept(counts, layers, kept)
+        if len(counts) != number:
+            raise ValueError(
+                f"{option_name(option)}: {len(counts)} numbers of heads for {number} layers, in "
+                f"{getattr(args, option)!r}: give one for each layer, bottom layer first"
+            )
+        if max(counts, default=0) > most:
+            raise ValueError(
+                f"{option_name(option)}: a layer has place for {most} heads at most, as "
+                f"--{SIDES[attention]}-attention-heads says, not {max(counts)}"
+            )
+        return counts
+
+
+def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
+    """The number of layers, and those that ``--encoder-layers-to-keep`` and its like keep of them.
+
+    fairseq sets the number to that of the layers kept, once it builds such a model.
+    """
+    side = SIDES[attention]
+    kept = getattr(args, f"{side}_layers_to_keep", None)
+    kept = kept.split(",") if isinstance(kept, str) else kept or []
+    return int(getattr(args, f"{side}_layers")), [int(number) for number in kept]
+
+
+def _of_kept(entries: list[Any], layers: int, kept: list[int]) -> list[Any]:
+    """Of a list for all layers, that for the layers kept; a list for these stays."""
+    if not kept or len(entries) == len(kept):
+        return entries
+    if len(entries) != layers and not (layers == len(kept) and len(entries) > max(kept)):
+        return entries
+    return [entries[layer] for layer in kept]
+
+
+def _share_parameters(model: Any) -> None:
+    """Make mappings use one parameter together, as far as they say they reach."""
+    shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
+    factors: dict[tuple[type[Mapping], str], float] = {}
+    for attention, _, module in attention_modules(model):
+        mapping = module.mapping
+        if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
+            continue
+        group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
+        if mapping.learned:
+            factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
+            if factor != mapping.lr_factor:
+                raise ValueError(
+                    f"{type(mapping).__name__} shares what it learns with the whole {group}, and "
+                    f"has lr_factor={factor:g} in one layer and {mapping.lr_factor:g} in another: "
+                    f"give all of them the same"
+                )
+        for name, parameter in list(mapping.named_parameters()):
+            first = shared.setdefault((type(mapping), group, name), parameter)
+            owner, _, leaf = name.rpartition(".")
+            setattr(mapping.get_submodule(owner), leaf, first)

@@ -1,0 +1,125 @@
+"""Copying words from the source."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq_entmax.attentions import CROSS
+from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
+
+# Options of fairseq's that leave no copy head, or no vocabulary to mix with, and why
+_REFUSED = {
+    "no_cross_attention": "leaves no cross-attention to copy by",
+    "cross_self_attention": "mixes words of the target into the attention to the source",
+    "adaptive_input": "has no one table of words that copied words could be looked up in",
+    "adaptive_softmax_cutoff": "has no one distribution over words that the copy could mix with",
+    "decoder_layerdrop": "leaves the layer of the copy heads out at times",
+    "merge_src_tgt_embed": "changes the numbers of words after the data were made with them",
+}
+# More words than a source of any length has, and a vocabulary that fits in memory
+MOST_MARKERS = 100_000
+
+
+def parse_copy_heads(value: Any) -> tuple[int, ...]:
+    """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it."""
+    heads = tuple(sorted(values.parse_head_counts(value)))
+    if len(set(heads)) < len(heads):
+        raise ValueError(f"a head is named twice in {value!r}")
+    return heads
+
+
+def parse_copy_mapping(value: Any) -> MappingSpec:
+    """The one mapping of the heads that copy."""
+    text = values.mapping_text(value)
+    if re.search(r"[,|()*]", text):
+        raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")
+    return parse_mapping(text)
+
+
+@dataclass
+class Copying(Feature):
+    """Where a model copies from its source: from the mean of heads of a cross-attention.
+
+    Attributes:
+        layer: from 0, the bottom.
+    """
+
+    name = "copy"
+    copy_layer: int = option(
+        -1,
+        "decoder layer whose cross-attention says what is copied: from 0, the bottom, or from -1, "
+        "the top",
+        values.whole_number(-999, 999),
+        "N",
+    )
+    copy_heads: tuple[int, ...] = option(
+        "0",
+        "heads of that layer whose weights, or their mean, are the distribution of the copy",
+        parse_copy_heads,
+        "N,N,...",
+    )
+    copy_mapping: MappingSpec | None = option(
+        None,
+        "mapping of the copy heads alone, such as softmax where all others are sparsemax",
+        parse_copy_mapping,
+        "SPEC",
+        "that of their layer",
+    )
+    source_position_markers: int = option(
+        0,
+        "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
+        "lacks, stand at the end of the dictionary, as 'fairseq-entmax oov' makes it; 0 for "
+        "subwords",
+        values.whole_number(0, MOST_MARKERS),
+        "N",
+    )
+    layer: int = field(init=False, default=-1)
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The heads that it copies by."""
+        return self.copy_heads
+
+    def fit(self, options: ModelOptions, args: Any) -> None:
+        for name, reason in _REFUSED.items():
+            if getattr(args, name, None):
+                raise ValueError(
+                    f"{option_name(name)} {reason}: leave it out, or use entmax_transformer"
+                )
+        layers, given = len(options.heads[CROSS]), self.copy_layer
+        layer = self.layer = given + layers if given < 0 else given
+        if not 0 <= layer < layers:
+            raise ValueError(
+                f"--copy-layer {given}: the decoder has {layers} layers, from 0 to {layers - 1}, or "
+                f"from -1 to {-layers}"
+            )
+        number = options.heads[CROSS][layer]
+        if self.heads[-1] >= number:
+            there = f"heads 0 to {number - 1}" if number else "no heads, they were pruned"
+            raise ValueError(
+                f"--copy-heads {','.join(map(str, self.heads))}: layer {layer} of the cross attention "
+                f"has {there}: name heads that it has, or another layer by --copy-layer"
+            )
+        if self.copy_mapping is not None:
+            spec = options.specs[CROSS][layer]
+            each = list(spec.heads) if isinstance(spec, HeadsSpec) else [spec] * number
+            for head in self.heads:
+                each[head] = self.copy_mapping
+            options.specs[CROSS][layer] = HeadsSpec(tuple(each))
+            options.features["attention"].check_apart(CROSS, layer)
+
+    def attach(self, model: Any, args: Any) -> None:
+        model.decoder.copy = self
+
+    def protected(self, attention: str, layer: int) -> tuple[int, ...]:
+        return self.heads if (attention, layer) == (CROSS, self.layer) else ()
+
+    def arguments(self, heads: Sequence[int]) -> dict[str, str]:
+        """The options by which a model copies so, by heads of these numbers."""
+        options = {"copy_layer": str(self.layer), "copy_heads": ",".join(map(str, heads))}
+        mapping = {} if self.copy_mapping is None else {"copy_mapping": str(self.copy_mapping)}
+        return {**options, **mapping}

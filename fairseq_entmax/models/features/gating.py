@@ -1,0 +1,136 @@
+"""Gates on heads, and what is for pruning by them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq_entmax.attention import GATES, Gate, PruningState, attention_modules, gates
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, SIDES
+from fairseq_entmax.models import values
+from fairseq_entmax.models.feature import Feature, ModelOptions, option
+
+
+def parse_attentions(value: Any) -> tuple[str, ...]:
+    """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`."""
+    names = values.parts(value) if value else []
+    for name in names:
+        if name not in ATTENTIONS:
+            raise ValueError(f"unknown attention {name!r}; allowed: {', '.join(ATTENTIONS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"an attention is named twice in {value!r}")
+    return tuple(attention for attention in ATTENTIONS if attention in names)
+
+
+@dataclass
+class Gates(Feature):
+    """Gates on the heads of some attentions, and the state of the penalty on them."""
+
+    name = "gates"
+    head_gates: tuple[str, ...] | None = option(
+        None,
+        f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; train "
+        "them with --criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
+        parse_attentions,
+        "ATTENTION,...",
+        "none",
+    )
+    gate_temperature: float = option(
+        gates.TEMPERATURE,
+        "temperature beta of the gates, from 0.01 and below 1",
+        gates.check_temperature,
+        "NUMBER",
+    )
+    gate_stretch: tuple[float, float] = option(
+        ",".join(map(str, gates.STRETCH)),
+        "stretch limits gamma below 0 and zeta above 1 of the gates, written with an equals sign, "
+        "or one number e for -e and 1 + e",
+        gates.check_stretch,
+        "GAMMA,ZETA",
+    )
+    gate_init: float = option(
+        gates.INIT,
+        "start of log a of every gate; from 2.4 on, with the other defaults, a gate starts as 1 "
+        "in evaluation; from -10 to 10",
+        gates.check_init,
+        "NUMBER",
+    )
+    gate_lr_factor: float = option(
+        gates.LR_FACTOR,
+        "how much faster than other parameters log a learns, from 0.001 to 10000",
+        values.check_factor,
+        "NUMBER",
+    )
+
+    @property
+    def gated(self) -> tuple[str, ...]:
+        """The attentions that have gates."""
+        return self.head_gates or ()
+
+    def fit(self, options: ModelOptions, args: Any) -> None:
+        for attention in self.gated:
+            side = SIDES[attention]
+            if attention not in options.heads:
+                raise ValueError(
+                    f"--head-gates: this model has no {attention} attention, only "
+                    f"{', '.join(options.heads)}"
+                )
+            if not sum(options.heads[attention]):
+                raise ValueError(
+                    f"--head-gates: {attention} attention has no heads to put gates on"
+                )
+            if attention == CROSS and getattr(args, "no_cross_attention", False):
+                raise ValueError(
+                    "--head-gates: --no-cross-attention leaves no cross attention to gate"
+                )
+            layerdrop = getattr(args, f"{side}_layerdrop", 0)
+            if layerdrop:
+                raise ValueError(
+                    f"--head-gates: --{side}-layerdrop {layerdrop} leaves layers, and so gates, "
+                    f"out of updates: leave it out while heads are pruned"
+                )
+            if side == "decoder" and getattr(args, "freeze_decoder", False):
+                raise ValueError(
+                    f"--head-gates {','.join(self.gated)}: --freeze-decoder keeps the decoder as it "
+                    f"is, so only encoder-self can have gates"
+                )
+
+    def build(self, options: ModelOptions, attention: str, layer: int) -> Gate:
+        """Make the gates of the heads of one attention in one layer, which has heads."""
+        features = options.features.values()
+        return GATES["hard-concrete"](
+            options.heads[attention][layer],
+            temperature=self.gate_temperature,
+            stretch=self.gate_stretch,
+            init=self.gate_init,
+            lr_factor=self.gate_lr_factor,
+            protected=sum((one.protected(attention, layer) for one in features), ()),
+        )
+
+    def attach(self, model: Any, args: Any) -> None:
+        for attention, layer, module in attention_modules(model):
+            if attention in self.gated and module.num_heads:
+                module.gate = self.build(model.attention_options, attention, layer)
+        model.pruning_state = PruningState() if model.head_gates() else None
+
+
+@dataclass
+class FrozenDecoder(Feature):
+    """A decoder that does not learn."""
+
+    name = "frozen_decoder"
+    freeze_decoder: bool = option(
+        False,
+        "keep every parameter of the decoder as it is, shared embeddings included; for pruning "
+        "the encoder of a trained model",
+    )
+
+    def fit(self, options: ModelOptions, args: Any) -> None:
+        if self.freeze_decoder and CROSS not in options.attentions:
+            raise ValueError(
+                "--freeze-decoder is for models with an encoder and a decoder, which this is not: "
+                "leave it out"
+            )
+
+    def attach(self, model: Any, args: Any) -> None:
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            if self.freeze_decoder and name.startswith("decoder."):
+                parameter.requires_grad_(False)
