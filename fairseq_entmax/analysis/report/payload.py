@@ -26,7 +26,7 @@ DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Instead of how the sentences of maps were chosen
-OWN = "The sentences are your own, as they were given to fairseq-entmax look."
+OF_USER = "The sentences are your own, as they were given to fairseq-entmax look."
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:
@@ -85,7 +85,7 @@ def page_data(
             for layer in model["attentions"]
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
-        "chosen": OWN if analysis["data"].get("own") else notes.chosen_text(analysis),
+        "chosen": OF_USER if analysis["data"].get("own") else notes.chosen_text(analysis),
         "roleWords": explanations(analysis["settings"]),
         "importance": notes.importance_rows(analysis),
         "courses": notes.courses(analysis),
