@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -221,7 +221,7 @@ class HardConcreteGate(Gate):
 
 
 # What a gate may be named: those that another file registers, too
-GATES: dict[str, type[Gate]] = {"hard-concrete": HardConcreteGate}
+GATES: dict[str, Callable[..., Gate]] = {"hard-concrete": HardConcreteGate}
 
 
 def draw(gates: Sequence[Gate], *key: int) -> None:
