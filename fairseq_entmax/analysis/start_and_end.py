@@ -7,6 +7,7 @@ start and at the end says how far it is so: 1 is the same order, 0 says nothing 
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 from collections import Counter
@@ -17,8 +18,11 @@ from typing import Any, NamedTuple
 TITLE = "rank correlation of start and end"
 # With two heads the correlation is 1 or -1 whatever happened
 LEAST_HEADS = 3
+LARGE = 0.5
 # Of values from 1 to 2: heads nearer to each other than this weigh words alike, and have no order
 RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
+# Where all heads are before they rise to what was drawn
+SOFTMAX = {"alpha": 1.0, "tv": 0.0, "oscar": 0.0}
 
 Line = Mapping[str, Any]
 # Attention to layer to the values of its heads
@@ -26,11 +30,12 @@ Present = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 class StartAndEnd(NamedTuple):
-    """The values of the heads that learn, at the first and at the last line of a record.
+    """The values of the heads that learn, at the first and at the last line of a record. Where they rise
+    from softmax, the first is the one after softmax, which has the order in which they were drawn.
 
     ``start`` and ``end``: attention to the values of its heads, bottom layer first. Layers that
     share one value count once, and heads whose value no line changes are left out: they are fixed.
-    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank."""
+    Values of alpha and p that end within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank."""
 
     name: str
     first_update: int
@@ -48,7 +53,7 @@ class StartAndEnd(NamedTuple):
         """The correlation over all; None of fewer than 3, or where all start or all end alike."""
         if self.first_update == self.last_update:
             return None
-        return spearman(*map(self._ranked, (self.start, self.end)))
+        return spearman([*itertools.chain(*self.start.values())], self._ranked(self.end))
 
     @property
     def of_attentions(self) -> dict[str, float | None]:
@@ -94,6 +99,10 @@ def rank_correlation(
     lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
     if not lines:
         raise ValueError(f"the record of {name} has no line")
+    softmax = {SOFTMAX.get(name), None}
+    lines = [
+        *itertools.dropwhile(lambda line: {*_values(line, name).values()} <= softmax, lines)
+    ] or lines
     courses = [_values(line, name) for line in lines]
     for line, values in zip(lines, courses, strict=True):
         if list(values) != list(courses[0]):
@@ -161,6 +170,8 @@ def as_text(result: StartAndEnd) -> str:
         return f"{title}none, as {result.reason()}"
     each = ((name, "-" if r is None else f"{r:.2f}") for name, r in result.of_attentions.items())
     text = f"{title}{result.of_model:.2f} ({', '.join(map(' '.join, each))})"
+    if result.of_model > LARGE:
+        text += "; heads end much in the order in which they started"
     number, value = result.together()
     if number > result.heads / 2:
         text += f"; {number} of {result.heads} end alike, at {value:.4g}"

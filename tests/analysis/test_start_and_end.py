@@ -49,6 +49,13 @@ def test_heads_that_no_line_changes_or_that_have_no_value_are_left_out():
     assert result.of_model == pytest.approx(-0.5)
 
 
+def test_heads_that_rise_start_where_they_have_the_order_of_the_draw():
+    softmax, drawn = {"cross": {"0": [1.0] * 4}}, {"cross": {"0": [1.0004, 1.0001, 1.0003, 1.0002]}}
+    result = rank_correlation(lines(softmax, drawn, {"cross": {"0": [1.4, 1.1, 1.3, 1.2]}}))
+    assert (result.first_update, result.of_model) == (10, pytest.approx(1.0))
+    assert as_text(result).endswith("; heads end much in the order in which they started")
+
+
 def test_a_value_that_layers_share_counts_once():
     start = {"encoder-self": {"0": [1.1], "1": [1.1]}, "cross": {"0": [1.2], "1": [1.2]}}
     end = {"encoder-self": {"0": [1.3], "1": [1.3]}, "cross": {"0": [1.0], "1": [1.0]}}
