@@ -195,7 +195,7 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         copy.has_heads = False
         return copy
     copy.has_heads = True
-    copy.mapping = attention.mapping.scriptable()
+    copy.mapping = attention.mapping.exported()
     gates = torch.ones(attention.num_heads)
     if attention.gate is not None:
         gates = attention.gate.at_evaluation()

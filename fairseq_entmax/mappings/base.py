@@ -153,9 +153,18 @@ class Mapping(nn.Module):
 
     def is_fused_forward(self) -> bool:
         """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed since."""
+        return self._is_of_forward("fused")
+
+    def _is_of_forward(self, method: str) -> bool:
         kind: Any = type(self)
-        owner = next(base for base in kind.__mro__ if "fused" in vars(base))
+        owner = next(base for base in kind.__mro__ if method in vars(base))
         return kind.forward is owner.forward and "forward" not in vars(self)
+
+    def exported(self) -> nn.Module:
+        """:meth:`scriptable`, or its ValueError where it does not speak of this :meth:`forward`."""
+        if not self._is_of_forward("scriptable"):
+            raise refusal(type(self).__name__)
+        return self.scriptable()
 
     def scriptable(self) -> nn.Module:
         """What does the same in ``torch.jit.script`` and ONNX, with the present numbers as constants.

@@ -125,7 +125,7 @@ class HeadsApart(Mapping):
         return self._joined(epsilons, 0)
 
     def scriptable(self) -> nn.Module:
-        parts = [part.scriptable() for part in self._mappings()]
+        parts = [part.exported() for part in self._mappings()]
         return ScriptableHeadsApart(parts, self.part_of)
 
     def is_fused_forward(self) -> bool:

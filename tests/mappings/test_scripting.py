@@ -70,12 +70,13 @@ def test_a_mapping_with_structure_is_refused_by_name(text, name):
         spec.build(2).scriptable()
 
 
-def test_a_mapping_of_ones_own_says_what_it_lacks():
-    class Uniform(Mapping):
+@pytest.mark.parametrize("base", [Mapping, Entmax])
+def test_a_mapping_of_ones_own_says_what_it_lacks(base):
+    class Uniform(base):
         def forward(self, scores):
             return torch.softmax(scores * 0, -1)
 
     with pytest.raises(
         ValueError, match=r"the mapping Uniform .* writes the method scriptable\(\)"
     ):
-        Uniform().scriptable()
+        Uniform().exported()
