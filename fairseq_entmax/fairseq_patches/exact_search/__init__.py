@@ -12,6 +12,8 @@ Remove when: fairseq's search leaves candidates of probability zero out.
 from collections.abc import Callable
 from typing import Any
 
+from fairseq.search import DiverseBeamSearch
+
 from fairseq_entmax.fairseq_patches.exact_search.batch_search import BatchSearch, Hypotheses
 from fairseq_entmax.fairseq_patches.exact_search.counts import SearchCounts, note
 
@@ -33,13 +35,11 @@ def search_with_zeros(
       probability zero. They add nothing to its score.
 
     Models that give every word some probability, which have no ``gives_zeros`` that is true, are
-    searched by fairseq as it is.
+    searched by fairseq as it is, but for diverse groups, which fails there in all but the first batch.
     """
-    models = (
-        *generator.model.models,
-        generator.lm_model,
-    )  # that probabilities are taken from, or None
-    if not any(getattr(model, "gives_zeros", False) for model in models):
+    models = (*generator.model.models, generator.lm_model)
+    has_zeros = any(getattr(model, "gives_zeros", False) for model in models)
+    if not has_zeros and not isinstance(generator.search, DiverseBeamSearch):
         sentences = generate(generator, *args, **kwargs)
         for hypotheses in sentences:
             for hypothesis in hypotheses:
