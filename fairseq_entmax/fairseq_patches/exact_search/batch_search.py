@@ -45,8 +45,6 @@ class BatchSearch:
         self.is_sampling = isinstance(search, Sampling)
         self.counts = SearchCounts()
         self.places: Tensor | None = None
-        self.impossible: Tensor | None = None
-        self.has_seen_zeros = False
         _shadow(own.model, "forward_decoder", self._look)
         if own.lm_model is not None:
             own.lm_model = _copy(own.lm_model)
@@ -77,8 +75,7 @@ class BatchSearch:
         lprobs, attention = forward(*args)
         if self.places is None:
             self._begin(len(lprobs) // self.generator.beam_size, lprobs.device)
-        # Of a softmax model one look at the least of all is enough
-        self.impossible = lprobs == IMPOSSIBLE if lprobs.amin() == IMPOSSIBLE else None
+        self.impossible = lprobs == IMPOSSIBLE
         return lprobs, attention
 
     def _look_at_language_model(
@@ -93,9 +90,7 @@ class BatchSearch:
         is_zero = lprobs == IMPOSSIBLE
         if weight == 0:
             return lprobs.masked_fill(is_zero, 0.0)
-        if is_zero.any():
-            others = is_zero[:, -1]
-            self.impossible = others if self.impossible is None else self.impossible | others
+        self.impossible |= is_zero[:, -1]
         return lprobs.masked_fill(is_zero, IMPOSSIBLE if weight > 0 else -IMPOSSIBLE)
 
     def _force(
@@ -127,20 +122,18 @@ class BatchSearch:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """``search.step`` that continues no dead hypothesis, and notes what it keeps."""
         assert self.places is not None
-        eos, is_diverse = self.generator.eos, isinstance(self.search, DiverseBeamSearch)
+        eos = self.generator.eos
         tokens = prev_output_tokens.view(*lprobs.shape[:2], -1)
-        if self.impossible is not None:
-            self.has_seen_zeros = True
-            self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
-            impossible = self.impossible.view(lprobs.shape)
-            self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
-            self.no_end[self.places] |= impossible[:, :, eos].any(dim=1)
+        self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
+        impossible = self.impossible.view(lprobs.shape)
+        self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
+        self.no_end[self.places] |= impossible[:, :, eos].any(dim=1)
         zeros = self._has_zeros()
         # fairseq lets hypotheses that have ended go on, in searches without spare candidates
         ended = tokens[:, :, 1:].eq(eos).any(dim=2) & zeros[:, None]
         total = self._totals(step, scores).masked_fill(ended, IMPOSSIBLE)
         self._allow(step, lprobs, tokens, total, ended)
-        if is_diverse and (self.zeros.any() or ids.max() >= len(self.zeros)):
+        if isinstance(self.search, DiverseBeamSearch):
             # fairseq keeps what groups share by numbers of the data set, in a table of the batch
             ids = self.places
         chosen, words, beams = choose(step, lprobs, scores, prev_output_tokens, ids)
@@ -169,8 +162,7 @@ class BatchSearch:
             lprobs[at_end, :, :eos] = IMPOSSIBLE
             lprobs[at_end, :, eos + 1 :] = IMPOSSIBLE
         if not self.is_sampling:
-            if self.has_seen_zeros:  # else none have ended, and there are many numbers to look at
-                lprobs[ended] = IMPOSSIBLE
+            lprobs[ended] = IMPOSSIBLE
             return
         # torch draws from no row of zeros: a sample that cannot go on ends
         is_stuck = lprobs.amax(dim=2) == IMPOSSIBLE
@@ -242,9 +234,8 @@ class BatchSearch:
         """Whether some hypothesis of a sentence would have gone on with a greater length."""
         generator, tokens = self.generator, self.tokens[sentence]
         lprobs = self.live.new_zeros(len(tokens), generator.vocab_size, dtype=torch.float32)
-        if self.impossible is not None:
-            impossible = self.impossible.view(*self.live.shape, -1)[sentence]
-            lprobs.masked_fill_(impossible, IMPOSSIBLE)
+        impossible = self.impossible.view(*self.live.shape, -1)[sentence]
+        lprobs.masked_fill_(impossible, IMPOSSIBLE)
         lprobs[:, generator.pad] = IMPOSSIBLE
         lprobs[:, generator.unk] -= generator.unk_penalty
         if generator.token_indices_to_suppress is not None:
