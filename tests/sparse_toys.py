@@ -94,8 +94,6 @@ class ToyDecoder(FairseqDecoder):
 class Toy(BaseFairseqModel):
     """An encoder-decoder model; `dense` adds a little of everything, so that nothing is zero."""
 
-    gives_zeros = True
-
     def __init__(self, seed, longest=99, ending=0.4, dense=False, fewest=1):
         super().__init__()
 
@@ -118,8 +116,6 @@ class Toy(BaseFairseqModel):
 
 
 class ToyLanguageModel(nn.Module):
-    gives_zeros = True
-
     def __init__(self, seed):
         super().__init__()
         self.table = lambda source, words: language_model_probs(seed, words)

@@ -220,7 +220,7 @@ class HardConcreteGate(Gate):
         return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
-# What a gate may be named: those that another file registers, too
+# By the name that models choose a gate by (models/features/gating.py)
 GATES: dict[str, Callable[..., Gate]] = {"hard-concrete": HardConcreteGate}
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from fairseq.models import FairseqDecoder
+from fairseq.models import FairseqDecoder, FairseqEncoder
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
@@ -32,22 +32,24 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
 
 
 def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
-    """Every attention of any model of fairseq's, its layer and its name there; layers by their order."""
-    numbers: Counter[str] = Counter()
-    for attention, layer, name in _found(model, False):
-        yield attention, numbers[attention], layer, name
-        numbers[attention] += 1
+    """Every attention of any model of fairseq's, its layer and its name there.
+
+    Layers of an encoder or a decoder are numbered in their order.
+    """
+    numbers: Counter[tuple[str, int]] = Counter()
+    for stack, attention, layer, name in _found(model, model):
+        yield attention, numbers[attention, id(stack)], layer, name
+        numbers[attention, id(stack)] += 1
 
 
-def _found(module: nn.Module, is_decoder: bool) -> Iterator[tuple[str, Any, str]]:
-    is_decoder |= isinstance(module, FairseqDecoder)
+def _found(module: nn.Module, stack: nn.Module) -> Iterator[tuple[nn.Module, str, Any, str]]:
+    stack = module if isinstance(module, FairseqEncoder | FairseqDecoder) else stack
+    kind = DECODER_SELF if isinstance(stack, FairseqDecoder) else ENCODER_SELF
     for name, child in module.named_children():
         if not isinstance(child, FairseqMultiheadAttention):
-            yield from _found(child, is_decoder)
-        elif child.encoder_decoder_attention:
-            yield CROSS, module, name
+            yield from _found(child, stack)
         else:
-            yield DECODER_SELF if is_decoder else ENCODER_SELF, module, name
+            yield stack, CROSS if child.encoder_decoder_attention else kind, module, name
 
 
 def give_heads(layer: Any, name: str, heads: Heads) -> None:

@@ -38,7 +38,7 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
 
     Unknown are other masks than that of the future, and what is traced, compiled or exported, which
     is for other masks, too. Padding on a GPU, where a look would wait in every layer, is taken to
-    leave one, as fairseq takes it: each of its sentences has an end.
+    leave one, as fairseq takes it: a sentence has an end, and only with --left-pad-target is that not so.
     """
     if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False

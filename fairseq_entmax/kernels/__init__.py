@@ -125,7 +125,11 @@ def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
             _say(WITHOUT_KERNEL, named, tensor.dtype, tensor.device.type)
         return None
     kernels = _usable(name, part, tensor.device, asked == name)
-    return kernels if name == NATIVE or kernels is None or kernels.takes(tensor, *form) else None
+    if name == NATIVE or kernels is None or not kernels.takes(tensor, *form):
+        return kernels if name == NATIVE else None
+    where = " in its interpreter" if kernels.INTERPRETED else ""
+    _say("alpha-entmax runs on Triton kernels%s", where)
+    return kernels
 
 
 @functools.cache
@@ -148,8 +152,6 @@ def _usable(name: str, part: str, device: torch.device, is_asked: bool) -> Any:
             f"{VARIABLE}={TRITON} is for CUDA devices, not for {device}: take auto, or set "
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )
-    where = " in its interpreter" if kernels.INTERPRETED else ""
-    _say("alpha-entmax runs on Triton kernels%s", where)
     return kernels
 
 

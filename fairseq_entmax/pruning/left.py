@@ -57,7 +57,7 @@ def head_counts(model: SavedModel) -> HeadCounts:
 def mappings_apart(model: SavedModel) -> Mappings:
     """The mappings of each attention whose heads are apart, or were before it was pruned."""
     # Not of the specs, where --copy-mapping has made heads apart that it will make again
-    of_all = parse_mapping_option(model.args.attn_mapping)
+    of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
     apart: Mappings = {}
     for attention in head_counts(model):
         own = getattr(model.args, MAPPING_OPTIONS[attention], None)

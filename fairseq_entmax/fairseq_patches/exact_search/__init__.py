@@ -34,11 +34,12 @@ def search_with_zeros(
     - ``impossible_prefix``: how many of the words that were forced at its beginning have
       probability zero. They add nothing to its score.
 
-    Models that give every word some probability, which have no ``gives_zeros`` that is true, are
-    searched by fairseq as it is, but for diverse groups, which fails there in all but the first batch.
+    Models that give every word some probability, fairseq's own and those whose ``gives_zeros`` is
+    false, are searched by fairseq as it is, but for diverse groups, which fail there in all but the
+    first batch.
     """
-    models = (*generator.model.models, generator.lm_model)
-    has_zeros = any(getattr(model, "gives_zeros", False) for model in models)
+    models = [*generator.model.models, generator.lm_model]
+    has_zeros = any(model is not None and _may_give_zeros(model) for model in models)
     if not has_zeros and not isinstance(generator.search, DiverseBeamSearch):
         sentences = generate(generator, *args, **kwargs)
         for hypotheses in sentences:
@@ -50,6 +51,11 @@ def search_with_zeros(
     sentences = search.finish(generate(search.generator, *args, **kwargs))
     note(generator, search.counts)
     return sentences
+
+
+def _may_give_zeros(model: Any) -> bool:
+    is_fairseqs = type(model).__module__.startswith("fairseq.")
+    return bool(getattr(model, "gives_zeros", not is_fairseqs))
 
 
 def align_with_zeros(
