@@ -100,6 +100,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
     counts = head_counts(read_model(f"{folder / BEST}"))
     return {
         **about,
+        "device": (folder / "settings.txt").read_text(encoding="utf-8").split()[1],
         "heads": {attention: list(counts[attention]) for attention in ATTENTIONS},
         "kept": heads_of(read_model(f"{runs / search / LAST}")) if search else None,
         "updates": before + own,

@@ -13,17 +13,19 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fairseq import checkpoint_utils, file_utils, options
+from fairseq import checkpoint_utils, file_utils, options, utils
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
+from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.fairseq_patches import (
+    adam,
     archives,
     bleu_counts,
     checked_trainer,
@@ -84,7 +86,10 @@ def install() -> None:
     replace(SequenceGenerator, "generate", exact_search.search_with_zeros)
     replace(aligned, "generate", exact_search.align_with_zeros)
     replace(aligned, "_prepare_batch_for_alignment", exact_search.fill_up)
-    # For all data, and for every checkpoint
+    # For every training, data and checkpoint
+    replace(Adam, "step", adam.step_at_once)
+    replace(utils, "multi_tensor_total_norm", adam.norm_at_once)
+    utils.multi_tensor_l2norm_available = True
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", whole_copies.copy_whole)
     replace(TranslationTask, "reduce_metrics", bleu_counts.log_no_arrays)

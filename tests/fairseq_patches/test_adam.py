@@ -1,0 +1,55 @@
+"""Adam for all parameters at once: fairseq's numbers, to the bit on a CPU."""
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+from fairseq.optim.adam import Adam
+
+from fairseq_entmax.fairseq_patches.adam import norm_at_once, step_at_once
+
+STOCK = inspect.unwrap(Adam.step)
+
+
+def trained(step, dtype=torch.float32, **options):
+    """Parameters after five updates; one of them is without a gradient in two of these."""
+    draw = torch.Generator().manual_seed(1)
+    parameters = [torch.randn(size, generator=draw).to(dtype) for size in ((3, 4), (7,), (1, 2, 2))]
+    optimizer = Adam(parameters, lr=0.01, **options)
+    for update in range(5):
+        for number, parameter in enumerate(parameters):
+            gradient = torch.randn(parameter.shape, generator=draw).to(dtype)
+            parameter.grad = None if number == 1 and update in (0, 3) else gradient
+        step(optimizer)
+    return parameters, [optimizer.state[one]["step"] for one in parameters]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"weight_decay": 0.1}, {"amsgrad": True}, {"dtype": torch.float16}],
+    ids=["plain", "decay", "amsgrad", "half"],
+)
+def test_updates_are_those_of_fairseq_to_the_bit(options):
+    expected, steps = trained(STOCK, **options)
+    found, own_steps = trained(partial(step_at_once, STOCK), **options)
+    assert own_steps == steps == [5, 3, 5]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_fairseq_steps_alone_for_what_has_no_moments_yet():
+    calls = []
+
+    def stock(*arguments):
+        calls.append(arguments)
+        return STOCK(*arguments)
+
+    trained(partial(step_at_once, stock))
+    assert len(calls) == 2
+
+
+def test_the_norm_of_gradients_is_that_of_one_after_another():
+    gradients = [torch.randn(3, 5), torch.randn(40), torch.zeros(2, 2)]
+    each = torch.stack([torch.norm(one, p=2, dtype=torch.float32) for one in gradients])
+    assert torch.equal(norm_at_once(None, gradients), torch.norm(each))
