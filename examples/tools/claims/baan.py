@@ -37,7 +37,7 @@ def _matters(removal: Mapping[str, Any]) -> bool:
 
 
 def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> Finding:
-    found = [removals(run, score) for run in runs]
+    found = [removals(run, score) for run in runs if run.ablation] or [removals(runs[0], score)]
     shares = [measures.each(own.values(), _matters).mean() for own in found]
     parts = []
     for attention in ATTENTIONS:
@@ -141,7 +141,8 @@ def zeros(corpus: Corpus) -> Finding:
 
 def sparse_removal(corpus: Corpus) -> Finding:
     draws, shown = [], []
-    for pair in corpus.pairs({"model": SPARSEMAX}, {"model": SOFTMAX}, **LITTLE):
+    pairs = corpus.pairs({"model": SPARSEMAX}, {"model": SOFTMAX}, **LITTLE)
+    for pair in [pair for pair in pairs if all(run.ablation for run in pair)] or pairs:
         ours, theirs = ([_matters(one) for one in removals(run, BLEU).values()] for run in pair)
         both, all_matter = sum(ours), sum(ours) + sum(theirs)
         heads = len(ours) + len(theirs)

@@ -92,6 +92,7 @@ class Run:
     ablation: Mapping[str, Any] | None
     search: Sequence[Mapping[str, Any]] | None = None
     cpu_seconds: float | None = None
+    device: str | None = None
 
     @property
     def analyzed(self) -> Mapping[str, Any]:

@@ -102,7 +102,9 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     extents = []
     for corpus in corpora:
         seeds = ", ".join(map(str, sorted({run.seed for run in corpus.runs})))
-        extents.append(f"{corpus.name} ({len(corpus.runs)} runs, seeds {seeds})")
+        on_gpu = sum(run.device == "gpu" for run in corpus.runs)
+        of_these = f", {on_gpu} of them on a GPU" if on_gpu else ""
+        extents.append(f"{corpus.name} ({len(corpus.runs)} runs{of_these}, seeds {seeds})")
     rows["Corpora"] = "; ".join(extents)
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
 
