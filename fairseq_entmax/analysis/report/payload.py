@@ -17,6 +17,7 @@ from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.document.summary import search_text
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
+from fairseq_entmax.analysis.report.in_short import in_short
 from fairseq_entmax.analysis.report.model_table import model_columns
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.attentions import ATTENTIONS
@@ -72,6 +73,7 @@ def page_data(
             {key: model.get(key) for key in ("name", "classification")}
             for model in analysis["models"]
         ],
+        "inShort": in_short(analysis),
         "modelColumns": model_columns(analysis),
         "layers": [
             {

@@ -8,6 +8,8 @@ function showSummary() {
     element("strong", {}, title),
     `, ${data.subset} of ${data.path}: ${counts.join(", ")}${own}`,
   );
+  const found = report.inShort.map(([name, text]) => element("p", {}, element("strong", {}, name), ` ${text}`));
+  byId("in-short").replaceChildren(...found);
 }
 
 /* What the data is, by its kind, and how much of it there is. */

@@ -1,0 +1,63 @@
+"""What a report found, in a few sentences for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq_entmax.analysis.report.ablation_table import LEVEL
+from fairseq_entmax.analysis.report.roles import NEARLY_ALL
+
+MOST_NAMED = 3
+HALF = 0.5
+
+Heads = list[tuple[str, dict[str, Any]]]
+
+
+def in_short(analysis: dict[str, Any]) -> list[tuple[str, str]]:
+    """The name of each model, and what was found of its heads; nothing of sentences of one's own."""
+    if analysis["data"].get("own"):
+        return []
+    return [(model["name"], " ".join(_found(model))) for model in analysis["models"]]
+
+
+def _found(model: dict[str, Any]) -> Iterator[str]:
+    heads = [
+        (f"{layer['attention']}, layer {layer['layer']}, head {head['head']}", head)
+        for layer in model["attentions"]
+        for head in layer["heads"]
+    ]
+    is_open = [(name, head) for name, head in heads if head["gate"] != 0]
+    closed = f", {len(heads) - len(is_open)} of them closed" if len(heads) > len(is_open) else ""
+    yield f"has {len(heads)} heads{closed}."
+    yield from _sparsity({name: head["density"] for name, head in is_open if head.get("density")})
+    yield _dispensable([(name, head) for name, head in is_open if head.get("ablation")])
+
+
+def _sparsity(densities: dict[str, float]) -> Iterator[str]:
+    shares = densities.values()
+    if not shares:
+        return
+    if min(shares) == 1:
+        yield "None of them leaves out a word."
+        return
+    few, nearly_all = sum(one < HALF for one in shares), sum(one >= NEARLY_ALL for one in shares)
+    least = min(densities, key=densities.__getitem__)
+    yield (
+        f"Heads that look at less than half of the words: {few}; at {100 * NEARLY_ALL:.0f} % or "
+        f"more: {nearly_all}. The sparsest is {least}, which looks at "
+        f"{100 * densities[least]:.0f} % of them."
+    )
+
+
+def _dispensable(removed: Heads) -> str:
+    if not removed:
+        return "Which heads could go, fairseq-entmax ablate finds out."
+    idle = [(name, head) for name, head in removed if not head["significant"]]
+    idle.sort(key=lambda one: max(map(abs, one[1]["ablation"].values())))
+    named = "; ".join(name for name, _ in idle[:MOST_NAMED])
+    such = f", and could go first, such as {named}" if idle else ""
+    return (
+        f"Of {len(removed)} heads that were removed alone, {len(idle)} changed no score "
+        f"significantly (p < {LEVEL} after Holm's correction){such}."
+    )

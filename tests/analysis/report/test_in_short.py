@@ -1,0 +1,44 @@
+"""What the page says first: of each model how sparse its heads are, and which could go."""
+
+from fairseq_entmax.analysis.report.in_short import in_short
+
+
+def analysis(*heads, **data):
+    layer = {"attention": "cross", "layer": 1, "heads": []}
+    for number, (density, more) in enumerate(heads):
+        layer["heads"].append({"head": number, "density": density, "gate": None, **more})
+    return {"data": data, "models": [{"name": "one", "attentions": [layer]}]}
+
+
+def text(*heads, **data):
+    ((name, words),) = in_short(analysis(*heads, **data))
+    assert name == "one"
+    return words
+
+
+def test_sparse_heads_are_counted_and_the_sparsest_is_named():
+    words = text((0.3, {}), (0.042, {}), (0.95, {}), (0.01, {"gate": 0}), (0.6, {}))
+    assert words.startswith("has 5 heads, 1 of them closed. ")
+    assert "less than half of the words: 2; at 90 % or more: 1." in words
+    assert "The sparsest is cross, layer 1, head 1, which looks at 4 % of them." in words
+    assert words.endswith("Which heads could go, fairseq-entmax ablate finds out.")
+
+
+def test_softmax_leaves_out_nothing():
+    assert "None of them leaves out a word." in text((1.0, {}), (1.0, {}))
+
+
+def test_heads_without_which_no_score_changes_could_go():
+    def removed(change, *significant):
+        return {"ablation": {"loss": change}, "significant": list(significant)}
+
+    heads = [(0.5, removed(0.2, "loss")), (0.5, removed(0.01)), (0.5, removed(-0.004))]
+    words = text(*heads)
+    assert "Of 3 heads that were removed alone, 2 changed no score" in words
+    assert words.endswith("such as cross, layer 1, head 2; cross, layer 1, head 1.")
+    assert "could go first" not in text(heads[0])
+
+
+def test_nothing_is_said_without_the_measure_or_of_sentences_of_ones_own():
+    assert text((None, {})) == "has 1 heads. Which heads could go, fairseq-entmax ablate finds out."
+    assert in_short(analysis((0.3, {}), own={"words": False})) == []
