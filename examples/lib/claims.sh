@@ -117,10 +117,7 @@ for seed in ${seeds//,/ }; do
         done
     done
 done | run_jobs
-# Speed is measured where nothing else runs; by it learned α is trained for as long as 1.5-entmax
+# Speed is measured where nothing else runs
 for corpus in ${corpora//,/ }; do job "$corpus" speed - - "${seeds%%,*}"; done | jobs=1 run_jobs
-if [[ ,$corpora, == *",$WHOLE_CORPUS,"* ]]; then
-    for seed in ${seeds//,/ }; do job "$WHOLE_CORPUS" equaltime entmax large "$seed"; done | run_jobs
-fi
 PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 -m claims "$record" --output "$output"
 say "verdicts: $output/claims.md"

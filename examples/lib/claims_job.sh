@@ -5,7 +5,6 @@
 #
 #   model      trains a model, and what is made of it: pruned, continued, from scratch; of each, what
 #              it does goes to the record
-#   equaltime  learned α, for as long as the updates of 1.5-entmax take
 #   speed      of all models of the seed, in turns
 #   parse      of the test set's source, where a tagger can be had
 #
@@ -108,16 +107,6 @@ make_model() {
     for budget in "${budgets[@]}"; do prune "$budget"; done
 }
 
-equal_time() {
-    local reference=entmax15-large-seed$SEED updates
-    if is_kept "$baseline-equaltime" || [[ ! -f $(best_of "$baseline") || ! -f $(best_of "$reference") ]]; then return; fi
-    updates=$(updates_of "$reference")
-    updates=$(python3 "$TOOLS/claims_speed.py" updates "$record/speed.json" entmax-large entmax15-large "$updates")
-    train_run "$baseline-equaltime" updates "$updates" "$mapping" "${larger[@]}" "${options[@]}" \
-        ${from_scratch[@]+"${from_scratch[@]}"}
-    keep "$baseline-equaltime" equaltime
-}
-
 # Claims on syntax are decided where it works out; the data's words have to be those of the text
 parse() {
     if [[ $TOKENIZER != none || -f $output/test.conllu ]]; then return; fi
@@ -126,10 +115,10 @@ parse() {
 }
 
 measure_speed() {
-    [[ -f $record/speed.json ]] || python3 "$TOOLS/claims_speed.py" measure "$record/speed.json" \
+    [[ -f $record/speed.json ]] || python3 "$TOOLS/claims_speed.py" "$record/speed.json" \
         --output "$output" --device "$device" --seed "$SEED" ${speed[@]+"${speed[@]}"}
 }
 
 require_data "$output"
 # In one line, as bash reads a script while it runs it, and this one may be another by then
-case $kind in model) make_model ;; equaltime) equal_time ;; speed) measure_speed ;; parse) parse ;; esac; exit
+case $kind in model) make_model ;; speed) measure_speed ;; parse) parse ;; esac; exit

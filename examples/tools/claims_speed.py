@@ -1,7 +1,6 @@
 """How fast models of claims.sh translate and train, and how dense their attention is.
 
-claims_speed.py measure claims/record/bible_es_en/speed.json --output claims/bible_es_en
-claims_speed.py updates claims/record/bible_es_en/speed.json entmax-large entmax15-large 10902
+claims_speed.py claims/record/bible_es_en/speed.json --output claims/bible_es_en
 
 The models take turns in every round, so that what else the machine does meets all alike. They
 translate the same sentences of the test set, and make updates on the same batches of the training set,
@@ -107,7 +106,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     for path in sorted(options.json.parent.glob(f"*-seed{options.seed}*.json.xz")):
         run = path.name.removesuffix(".json.xz")
         folder = options.output / "runs" / run
-        is_left_out = run.endswith(("-continued", "-scratch", "-equaltime"))
+        is_left_out = run.endswith(("-continued", "-scratch"))
         if is_left_out or not (folder / BEST).exists():
             continue
         analysis = json.loads((folder / "analysis" / "analysis.json").read_text(encoding="utf-8"))
@@ -130,41 +129,18 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def updates_in_equal_time(
-    speed: Mapping[str, Any], model: str, reference: str, updates: int
-) -> int:
-    """How many updates a model makes while another makes so many, by the median over the rounds."""
-    rounds = [
-        next(m["updates_per_second_rounds"] for m in speed["models"] if m["run"].startswith(name))
-        for name in (f"{model}-seed", f"{reference}-seed")
-    ]
-    ratio = statistics.median(one / other for one, other in zip(*rounds, strict=True))
-    return max(1, round(updates * ratio))
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    measuring = commands.add_parser("measure", help="write speed.json")
-    measuring.add_argument("json", type=Path, help="the file to write, beside the runs' files")
-    measuring.add_argument("--output", type=Path, required=True, help="the corpus's folder")
-    measuring.add_argument("--seed", type=int, default=1)
-    measuring.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
-    measuring.add_argument("--sentences", type=int, default=100, help="to translate in a round")
-    measuring.add_argument("--longest", type=int, default=200, help="words of a translation")
-    measuring.add_argument("--updates", type=int, default=20, help="to make in a round")
-    measuring.add_argument("--rounds", type=int, default=5)
-    counting = commands.add_parser("updates", help="print how many a model makes meanwhile")
-    counting.add_argument("json", type=Path, help="as measure wrote it")
-    counting.add_argument("model")
-    counting.add_argument("reference")
-    counting.add_argument("updates", type=int, help="of the reference")
+    parser.add_argument("json", type=Path, help="the file to write, beside the runs' files")
+    parser.add_argument("--output", type=Path, required=True, help="the corpus's folder")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--sentences", type=int, default=100, help="to translate in a round")
+    parser.add_argument("--longest", type=int, default=200, help="words of a translation")
+    parser.add_argument("--updates", type=int, default=20, help="to make in a round")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.command == "updates":
-            speed = json.loads(options.json.read_text(encoding="utf-8"))
-            print(updates_in_equal_time(speed, options.model, options.reference, options.updates))
-            return
         models = measure(options)
         if models:
             text = json.dumps({"device": options.device, "models": models}, indent=1)

@@ -135,10 +135,8 @@ def tool(words: list[str]) -> None:
         write(Path(value(words, "--output")) / "claims.md", "verdicts")
     elif name == "claims_record.py" and words[1] == "run":
         write(Path(words[2]) / f"{value(words, '--run')}.json.xz", "packed")
-    elif name == "claims_speed.py" and words[1] == "measure":
-        write(Path(words[2]), "{}")
     elif name == "claims_speed.py":
-        print(7)
+        write(Path(words[1]), "{}")
     elif name == "checkpoints.py":
         print(0)
 

@@ -1,4 +1,4 @@
-"""What the papers leave open: whether learning α pays, what it depends on, and what sparsity speeds up."""
+"""What the papers leave open: what a learned α depends on, and what sparsity speeds up."""
 
 from __future__ import annotations
 
@@ -7,34 +7,9 @@ from scipy import stats
 
 from claims import measures, record, rules, statistics, words
 from claims.correia import trajectories
-from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, more, timed_run
-from claims.record import ATTENTIONS, Corpus, Run
+from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, timed_run
+from claims.record import ATTENTIONS, Corpus
 from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding
-
-EQUAL_TIME = 0.1  # timings of a shared machine differ as much
-
-
-def _gain(run: Run) -> float:
-    return -min(run.losses)
-
-
-def equal_time(corpus: Corpus) -> Finding:
-    wanted = {"model": LEARNED, "role": record.EQUALTIME}
-    pairs = corpus.pairs(wanted, {"model": FIXED, "role": record.TRAINED}, size=record.LARGE)
-    timed = (timed_run(corpus, model) for model in (LEARNED, FIXED))
-    pace = float(numpy.median(measures.ratios(corpus, measures.TRAINING, *timed)))
-    for one, other in pairs:
-        expected = pace * other.updates
-        if abs(one.updates - expected) > EQUAL_TIME * expected:
-            raise record.NothingToJudge(
-                f"{one.run} had {one.updates} updates, and in the time of {other.run} it would be "
-                f"{expected:.0f}"
-            )
-    loss = more(gap(pairs, _gain), 0.01, digits=4)
-    bleu = measures.compare_bleu(pairs, rules.more_than, margin=0.1)
-    one, other = pairs[0]
-    updates = f"{one.updates} updates take as long as the {other.updates} of 1.5-entmax"
-    return rules.several({"loss": loss, "BLEU": bleu}).beside(updates)
 
 
 def alpha_start(corpus: Corpus) -> Finding:

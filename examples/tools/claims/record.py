@@ -22,7 +22,6 @@ ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
 ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
 SMALL, LARGE = "small", "large"
 TRAINED, CONTINUED, PRUNED, SCRATCH = "trained", "continued", "pruned", "scratch"
-EQUALTIME = "equaltime"  # trained for as many updates as take as long as the other mapping's
 LOSS = "valid_nll_loss"
 
 

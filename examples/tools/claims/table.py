@@ -26,7 +26,7 @@ SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
 TOGETHER = "all corpora"
-ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
+ROLES = (record.TRAINED, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
 
 def _claims() -> dict[str, Claim]:

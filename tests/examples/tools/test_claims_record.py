@@ -1,4 +1,4 @@
-"""examples/tools/claims_record.py and claims_speed.py: what is kept of a run."""
+"""examples/tools/claims_record.py: what is kept of a run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 from claims_record import curve, main, translation, without_places
-from claims_speed import main as speed
-from claims_speed import updates_in_equal_time
 from sacrebleu.metrics import BLEU
 from training_logs import Course, Epoch
 
@@ -41,19 +39,6 @@ def test_no_path_of_the_machine_is_kept() -> None:
     made = {"models": [{"checkpoint": "/a/b/runs/x/best.pt"}], "data": {"path": "/a/b/data-bin"}}
     kept = without_places(made, Path("/a/b"))
     assert kept == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
-
-
-def test_as_many_updates_as_take_the_same_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # What the machine did in the second round met both: the ratio is of the same round
-    rounds = {"entmax-large-seed1": [1.5, 0.15, 1.5], "entmax15-large-seed1": [2.0, 0.2, 2.0]}
-    models = [{"run": run, "updates_per_second_rounds": own} for run, own in rounds.items()]
-    (tmp_path / "speed.json").write_text(json.dumps({"models": models}))
-    names = ("entmax-large", "entmax15-large")
-    speed(["updates", str(tmp_path / "speed.json"), *names, "16552"])
-    assert capsys.readouterr().out == "12414\n"
-    assert updates_in_equal_time({"models": models}, *names, 1) == 1
 
 
 def test_what_a_record_says_of_itself_is_kept_and_a_trial_is_not_mixed_with_it(
