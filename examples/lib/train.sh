@@ -193,9 +193,10 @@ status=0
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \
-    2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
+    2>&1 | python3 "$TOOLS/training_progress.py" "$log" "$LENGTH_UNIT" "$LENGTH" || status=${PIPESTATUS[0]}
 if ((status != 0)); then
-    printf 'train.sh: error: fairseq-train ended with status %s; its messages are above and in %s\n' \
+    tail -n 30 "$log" >&2
+    printf 'train.sh: error: fairseq-train ended with status %s; its last messages are above, all of them in %s\n' \
         "$status" "$log" >&2
     exit "$status"
 fi
