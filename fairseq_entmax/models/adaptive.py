@@ -17,6 +17,11 @@ from typing import Any, ClassVar
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_INV_REGISTRY,
+    register_model_architecture,
+)
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
@@ -252,3 +257,10 @@ def architecture(
                     model_class.attention_options_of(args)
 
     return defaults
+
+
+def register_counterparts(stock: str, model_class: type[AdaptiveModel]) -> None:
+    """Register a counterpart of each architecture of a stock model, by its name with ``entmax_``."""
+    for name in ARCH_MODEL_INV_REGISTRY[stock]:
+        defaults = architecture(model_class, ARCH_CONFIG_REGISTRY[name])
+        register_model_architecture(f"entmax_{stock}", f"entmax_{name}")(defaults)
