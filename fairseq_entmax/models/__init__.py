@@ -8,7 +8,6 @@ from fairseq_entmax import compat as compat
 from fairseq_entmax import criterions as criterions
 from fairseq_entmax import tasks as tasks
 from fairseq_entmax.models.bart import EntmaxBARTModel
-from fairseq_entmax.models.classifier import EntmaxClassifierModel
 from fairseq_entmax.models.copy_transformer import EntmaxCopyTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 from fairseq_entmax.models.language_model import EntmaxTransformerLanguageModel
@@ -16,7 +15,6 @@ from fairseq_entmax.models.roberta import EntmaxRobertaModel
 
 __all__ = [
     "EntmaxBARTModel",
-    "EntmaxClassifierModel",
     "EntmaxCopyTransformerModel",
     "EntmaxRobertaModel",
     "EntmaxTransformerLanguageModel",

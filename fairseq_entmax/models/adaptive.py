@@ -174,10 +174,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
             feature.attach(self, args)
         self._seed = torch.initial_seed()
 
-    def monitored(self) -> list[tuple[str, int, Any]]:
-        """The attentions whose learned numbers are recorded, with their names and layers."""
-        return list(attention_modules(self))
-
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; arguments and result are those of fairseq's."""
         if self.monitor is not None:
