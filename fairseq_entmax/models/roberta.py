@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaModel
+from torch import nn
 
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts
@@ -25,6 +26,12 @@ class EntmaxRobertaModel(AdaptiveModel, RobertaModel):
     """
 
     attentions = (ENCODER_SELF,)
+
+    def scriptable_form(self) -> nn.Module:
+        raise ValueError(
+            "a roberta cannot be scripted or exported as a whole, as fairseq's own cannot: script "
+            "model.encoder.sentence_encoder, which gives the states of the words"
+        )
 
 
 register_counterparts("roberta", EntmaxRobertaModel)

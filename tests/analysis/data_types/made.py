@@ -27,7 +27,8 @@ SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4
 LANGUAGE_MODEL = {f"decoder_{name}": size for name, size in SIZES.items()}
 LANGUAGE_MODEL |= {"dropout": 0.0, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
 ENCODER = {f"encoder_{name}": size for name, size in SIZES.items()}
-ENCODER |= {"dropout": 0.0, "attention_dropout": 0.0, "max_positions": 64}
+# fairseq's gelu is float32 in a float64 model, too
+ENCODER |= {"dropout": 0.0, "attention_dropout": 0.0, "activation_fn": "relu", "max_positions": 64}
 BLOCKS = {"sample_break_mode": "eos", "tokens_per_sample": 64}
 
 
@@ -129,6 +130,7 @@ def save_robertas(folder, task, settings, criterion):
         ("learned", "entmax_roberta", "entmax"),
     ):
         model, args = built(arch, task, **ENCODER, attn_mapping=mapping)
+        spread_scores(model, 100)  # RoBERTa's weights start small
         if settings["_name"] == CLASSES:
             model.register_classification_head(HEAD, num_classes=len(LABELS))
         torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")

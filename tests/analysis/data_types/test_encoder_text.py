@@ -5,7 +5,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fairseq_entmax.analysis import head_sensitivity, load_model, load_samples, load_task
-from fairseq_entmax.analysis.inspect import look
+from fairseq_entmax.analysis.data.loading import load_dataset
+from fairseq_entmax.analysis.data.samples import samples
+from fairseq_entmax.analysis.inspect.inspector import look
 from tests.analysis.data_types import made
 from tests.analysis.data_types.made import CLASSES, MASKED, model_of
 
@@ -48,7 +50,9 @@ def test_loss_and_accuracy_are_those_of_the_masked_words(masked, of_masked, name
     task, model = loaded(masked, name, MASKED)
     right = words = loss = 0.0
     with torch.no_grad():
-        for sample in load_samples(task, "valid", range(len(made.LENGTHS))):
+        dataset = load_dataset(task, "valid")
+        dataset.set_epoch(1)  # which words are masked depends on it
+        for sample in samples(dataset, range(len(made.LENGTHS)), torch.device("cpu")):
             is_asked = sample["target"] != 1
             logits = model(**sample["net_input"])[0][is_asked]
             gold = sample["target"][is_asked]
@@ -84,7 +88,7 @@ def test_heads_are_removed_and_scored_by_the_loss(labelled, tmp_path):
 @pytest.mark.parametrize("data", ["labelled", "masked"])
 def test_look_shows_where_the_first_token_looks(request, data):
     folder = request.getfixturevalue(data)
-    found = look(str(folder / "sparse.pt"), "w0 w1 w2", data=str(folder / "bin"))
+    found = look(str(folder / "sparse.pt"), "▁w1 w2 ▁w3", data=str(folder / "bin"))
     assert found.first_attention == "encoder-self"
     assert (found.tokens[0], found.tokens[-1]) == ("<s>", "</s>")
     assert any("classified as" in note for note in found.notes) == (data == "labelled")
