@@ -91,6 +91,17 @@ def test_a_stock_roberta_becomes_sparse_by_degrees(text, roberta, tmp_path):
     run("fairseq-entmax", "alpha", tmp_path / "checkpoint_last.pt")
 
 
+def test_heads_are_pruned_by_masked_words(text, roberta, tmp_path):
+    gated = [one.replace("=masked_lm", "=masked_lm_with_head_l0") for one in MASKED[1:]]
+    gated += [MASKED[0], "--head-gates=encoder-self", "--target-heads=5", "--max-update=8"]
+    start = f"--finetune-from-model={roberta}"
+    _, log = train(text, tmp_path, "entmax_roberta", *SIZES, *SOFTMAX, *gated, start)
+    assert float(logged(log, "valid")[-1]["valid_heads_open"]) == 5
+    small = tmp_path / "small.pt"
+    run("fairseq-entmax", "prune", tmp_path / "checkpoint_last.pt", "--output", small)
+    assert sum(read_model(str(small)).options.heads["encoder-self"]) == 5
+
+
 def hub(model_class, checkpoint, data, bpe):
     settings = {"bpe": "sentencepiece", "sentencepiece_model": str(bpe), "user_dir": str(USER_DIR)}
     return model_class.from_pretrained(

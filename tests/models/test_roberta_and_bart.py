@@ -170,6 +170,17 @@ def test_a_stock_checkpoint_is_taken_for_its_counterpart_and_gives_its_logits(st
     assert not torch.equal(logits(sparse), logits(theirs))
 
 
+def test_a_roberta_with_the_names_of_older_releases_loads():
+    theirs = build(ROBERTA, ours=False)
+    named = {
+        name.replace("encoder.sentence_encoder", "decoder.sentence_encoder"): value
+        for name, value in theirs.state_dict().items()
+    }
+    ours = build(ROBERTA, seed=2)
+    ours.load_state_dict(named)
+    assert torch.equal(logits(ours), logits(theirs))
+
+
 def test_what_bart_writes_is_fairseqs_to_the_bit():
     task, sample = tiny_task(), batch([5, 5], [4, 4])
     found = []
