@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
 ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
-# Those that make one vector of a text, and of each text of a pair, in models that classify
-POOLING, HYPOTHESIS, PREMISE = "pooling", "hypothesis", "premise"
-POOLINGS = (POOLING, HYPOTHESIS, PREMISE)
 
 # The side of a model that each belongs to, as fairseq's options name it
 SIDES = {ENCODER_SELF: "encoder", DECODER_SELF: "decoder", CROSS: "decoder"}

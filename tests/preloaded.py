@@ -46,7 +46,7 @@ COMMANDS = (
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*claims_record.py*"
+    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*"
 )
 START = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request

@@ -138,10 +138,10 @@ def classification_task(num_classes: int = 3, **options: Any) -> Any:
     return SentencePredictionTask(config, words(), labels)
 
 
-def build_classifier(seed: int = 1, task: Any = None, **options: Any) -> Any:
-    """A tiny classifier with the head of its task, in evaluation mode."""
-    task = task or classification_task()
-    model = build_model("entmax_classifier", seed, task, **options)
+def build_roberta(**options: Any) -> Any:
+    """A tiny model that classifies, with the head of its task, in evaluation mode."""
+    task = classification_task()
+    model = build_model("entmax_roberta", task=task, max_positions=64, **options)
     model.register_classification_head(task.cfg.classification_head_name, task.cfg.num_classes)
     return model.eval()
 

@@ -33,12 +33,13 @@ SUBWORDS=words:8000
 
 BATCH_TOKENS=4096 MOST_TOKENS=4096
 LENGTH=2
-MODEL=(--arch entmax_classifier_small --dropout 0.3)
+MODEL=(--arch entmax_roberta --encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256
+    --encoder-attention-heads 4 --dropout 0.3)
 TRAINING=("${SELECTION[@]}"
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 200)
 
-MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:sparsemax all:entmax15 all:entmax)
+MODELS=(softmax sparsemax entmax15 entmax)
 
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)

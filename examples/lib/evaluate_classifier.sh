@@ -1,8 +1,8 @@
 # evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
 
 WRITES='test.predictions.jsonl (what is said of each
-example, and the words that attention selects), scores.txt (accuracy with its interval), words.txt (the
-words that get most of the weight) and alpha.txt'
+example, and the words that <s> looks at in the last layer), scores.txt (accuracy with its interval), words.txt
+(the words that get most of its weight) and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
@@ -12,15 +12,14 @@ begin_evaluation fairseq-entmax
 
 # Standard error has a line of fairseq's for each thing that it loads
 classify() {
-    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" "$OUTPUT/$WORDS/test" \
-        "${INPUTS[@]}" --device "$device" 2>"$RUN/classify.log" || {
+    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
+        --device "$device" 2>"$RUN/classify.log" || {
         tail -n 30 "$RUN/classify.log" >&2
         die "the test set could not be classified: the last messages are above, all of them in $RUN/classify.log"
     }
 }
 
-texts=("${INPUTS[@]/#/$OUTPUT/$WORDS/test.}")
-data=$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/dict.txt "${texts[@]}" "$TOOLS/predictions.py")
+data=$(files_fingerprint "$OUTPUT"/data-bin/{"${INPUTS[0]}",label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
 once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
     "$RUN/test.predictions.jsonl" -- write_whole "$RUN/test.predictions.jsonl" classify
 

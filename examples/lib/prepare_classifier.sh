@@ -1,5 +1,6 @@
 # prepare.sh of the recipes for classifiers: from the raw archives to what fairseq-train reads for the
-# task sentence_prediction: data-bin/input0, data-bin/input1 where there are pairs, data-bin/label.
+# task sentence_prediction: data-bin/input0, data-bin/input1 where there are pairs, data-bin/label. DICTIONARY
+# in the environment is that of a model to start from, dict.txt, in the place of the most frequent words.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
@@ -30,7 +31,8 @@ unknown_labels() {
 }
 
 number=${SUBWORDS#words:}
-step=$(fingerprint data-bin "$step" "$number" "${INPUTS[@]}")
+given=$([[ -z ${DICTIONARY-} ]] || sha256_of "$DICTIONARY")
+step=$(fingerprint data-bin "$step" "$number" ${given:+"$given"} "${INPUTS[@]}")
 if is_up_to_date data-bin "$step"; then
     say "binarise: done before"
 else
@@ -39,8 +41,12 @@ else
     [[ -z $unknown ]] || die "the training set has no example with the label ${unknown//$'\n'/, }"
     begin_dir "$output/data-bin"
     # One dictionary: the task joins the texts of a pair
-    fairseq-entmax oov vocabulary --text "${INPUTS[@]/#/$output/$WORDS/train.}" --words "$number" --markers 0 \
-        --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made: the message is above"
+    if [[ -n $given ]]; then
+        cp "$DICTIONARY" "$output/data-bin.tmp/input.txt"
+    else
+        fairseq-entmax oov vocabulary --text "${INPUTS[@]/#/$output/$WORDS/train.}" --words "$number" --markers 0 \
+            --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made: the message is above"
+    fi
     write_whole "$output/data-bin.tmp/label.txt" label_dictionary
     for name in "${INPUTS[@]}"; do binarise "$name" "$output/$WORDS" input.txt; done
     binarise label "$output/text" label.txt

@@ -2,7 +2,7 @@
 
 source "$ROOT/examples/lib/classifiers.sh"
 
-INPUTS=(input0 input1) PAIR=1
+INPUTS=(input0 input1)
 ARCHIVES=(snli_1.0.zip)
 SPLITS_FROM=("$(sha256_of "$TOOLS/entailment.py")")
 splits() {
@@ -15,8 +15,8 @@ SUBWORDS=words:30000
 
 BATCH_TOKENS=8192 MOST_TOKENS=8192
 LENGTH=10
-MODEL=(--arch entmax_classifier_small
-    --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --dropout 0.2)
+MODEL=(--arch entmax_roberta --encoder-layers 2 --encoder-embed-dim 256 --encoder-ffn-embed-dim 512
+    --encoder-attention-heads 4 --dropout 0.2)
 TRAINING=("${SELECTION[@]}"
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000)

@@ -1,18 +1,21 @@
-"""What a classifier says of the test set, and the words that its attention selects.
+"""What a model that classifies says of the test set, by which words, and how fast.
 
-predictions.py write checkpoint_best.pt data-bin tok/test input0 --device cpu > test.predictions.jsonl
+predictions.py write checkpoint_best.pt data-bin > test.predictions.jsonl
 predictions.py words test.predictions.jsonl text/test.label
+predictions.py speed data-bin checkpoint_best.pt other.pt > speed.tsv
 
 The first writes an example a line, as JSON: the predicted label, the logarithm of its probability,
-and for each attention that pools words (the mean of its heads) how many words there are, and those
-with a weight above zero, in their order. The second prints how many words are selected, and
-for each label those that get most of the weight in its examples.
+and the words with a weight above zero in the row of the first token, <s>, from which the class is read:
+in the last layer, the mean of its heads. The second prints how many words are selected, and for
+each label those that get most of the weight in its examples; the third examples a second, the best of
+some passes that take turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,83 +25,90 @@ from messages import one_sentence
 from translations import lines_of
 
 BATCH = 64  # examples at a time
+PASSES = 5  # over the test set, of which the best counts
 SHOWN = 12  # words of a label
-END = "</s>"
-TEXT_OF = {"premise": 0, "hypothesis": 1}  # which text of a pair an attention reads, by its name
+MARKS = ("<s>", "</s>", "<pad>")
 
 
-def read_texts(prefix: str, inputs: Sequence[str]) -> list[tuple[str, ...]]:
-    return list(zip(*(lines_of(Path(f"{prefix}.{name}")) for name in inputs), strict=True))
+def loaded(checkpoint: Path, data: Path, device: str = "cpu") -> tuple[Any, Any, list[Any]]:
+    """The task of a checkpoint, its model, and the test set in batches."""
+    from fairseq_entmax.analysis import load_model, load_samples, load_task
+    from fairseq_entmax.analysis.data.loading import load_dataset
+
+    task = load_task(str(data), task="sentence_prediction", checkpoint=str(checkpoint))
+    number = len(load_dataset(task, "test"))
+    samples = load_samples(task, "test", range(number), BATCH, device)
+    return task, load_model(str(checkpoint), task).model.to(device), samples
 
 
-def words_of(texts: tuple[str, ...]) -> list[str]:
-    """The words of an example, as the model reads them; an unknown one as it is written."""
-    return [word for one in texts for word in [*one.split(), END]]
+def predicted(checkpoint: Path, data: Path, device: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of examples in their order."""
+    from fairseq_entmax.analysis import record_attention
+
+    task, model, samples = loaded(checkpoint, data, device)
+    words, labels = task.source_dictionary, task.label_dictionary
+    rows = {}
+    for sample in samples:
+        attention, logits = record_attention(model, sample)
+        layers = attention["encoder-self"]
+        weights = layers[max(layers)].mean(1)[:, 0]  # (batch, tokens)
+        tokens = sample["net_input"]["src_tokens"]
+        each = zip(sample["id"].tolist(), logits.log_softmax(-1), tokens, weights, strict=True)
+        for number, scores, own, looked_at in each:
+            text = [words[token] for token in own.tolist()]
+            rows[number] = row_of(text, looked_at.tolist()) | {
+                "predicted": labels[int(scores.argmax()) + labels.nspecial],
+                "log_prob": round(float(scores.max()), 4),
+            }
+    for number in sorted(rows):
+        yield rows[number]
 
 
-def row_of(prediction: Any, texts: tuple[str, ...]) -> dict[str, Any]:
-    """What is written of an example, of which fairseq_entmax's classifier made this prediction."""
-    words = words_of(texts)
-    selected = {
-        name: [
-            [word, round(weight, 4)]
-            for word, weight in zip(words, weights.mean(0).tolist(), strict=True)
-            if weight > 0
-        ]
-        for name, weights in prediction.pooling.items()
-    }
-    sizes = [len(one.split()) for one in texts]
+def row_of(tokens: Sequence[str], weights: Sequence[float]) -> dict[str, Any]:
+    """How many words there are, and those with a weight, in their order."""
+    pairs = zip(tokens, weights, strict=True)
+    words = [(word, weight) for word, weight in pairs if word not in MARKS]
     return {
-        "predicted": prediction.label,
-        "log_prob": round(prediction.log_probs[prediction.label], 4),
-        "words": {
-            name: sizes[TEXT_OF[name]] if name in TEXT_OF else sum(sizes) for name in selected
-        },
-        "pooling": selected,
+        "words": len(words),
+        "selected": [[word, round(weight, 4)] for word, weight in words if weight > 0],
     }
-
-
-def predicted(
-    checkpoint: Path, data: Path, texts: Sequence[tuple[str, ...]], device: str
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of examples in their order; the dictionaries are in the folder of data."""
-    from fairseq_entmax.models.classifier import EntmaxClassifierModel
-
-    classifier = EntmaxClassifierModel.from_pretrained(
-        str(checkpoint.parent), checkpoint.name, str(data)
-    )
-    if device == "gpu":
-        classifier = classifier.cuda()
-    # Examples of one length side by side are less work
-    order = sorted(range(len(texts)), key=lambda number: len(words_of(texts[number])))
-    examples: list[Any] = [texts[number] for number in order]
-    if len(texts[0]) == 1:
-        examples = [text for (text,) in examples]
-    said = classifier.predict(examples, batch_size=BATCH)
-    place = dict(zip(order, said, strict=True))
-    for number, own in enumerate(texts):
-        yield row_of(place[number], own)
 
 
 def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
-    """How many words each attention selects, and which ones, for each true label of the rows."""
-    lines = []
-    for name in rows[0]["pooling"]:
-        words = sum(row["words"][name] for row in rows)
-        chosen = sum(len(row["pooling"][name]) for row in rows)
-        lines.append(
-            f"{name}: {chosen / len(rows):.1f} of {words / len(rows):.1f} words on average"
-        )
-        weights: dict[str, Counter[str]] = defaultdict(Counter)
-        for row, label in zip(rows, labels, strict=True):
-            for word, weight in row["pooling"][name]:
-                weights[label][word] += weight
-        for label in sorted(weights):
-            total = weights[label].total()
-            most = weights[label].most_common(SHOWN)
-            shown = ", ".join(f"{word} {weight / total:.1%}" for word, weight in most)
-            lines.append(f"  {label}: {shown}")
+    """How many words are selected, and which ones, for each true label of the rows."""
+    chosen, words = (
+        sum(map(count, rows)) / len(rows)
+        for count in (lambda row: len(row["selected"]), lambda row: row["words"])
+    )
+    lines = [f"{chosen:.1f} of {words:.1f} words on average"]
+    weights: dict[str, Counter[str]] = defaultdict(Counter)
+    for row, label in zip(rows, labels, strict=True):
+        for word, weight in row["selected"]:
+            weights[label][word] += weight
+    for label in sorted(weights):
+        total = weights[label].total()
+        most = weights[label].most_common(SHOWN)
+        shown = ", ".join(f"{word} {weight / total:.1%}" for word, weight in most)
+        lines.append(f"  {label}: {shown}")
     return "\n".join(lines)
+
+
+def speeds(data: Path, checkpoints: Sequence[Path]) -> list[float]:
+    """Examples a second of each model, on this machine's CPU."""
+    import torch
+
+    from fairseq_entmax.analysis.data.data_types import type_of_model
+
+    models, best = [loaded(path, data) for path in checkpoints], [float("inf")] * len(checkpoints)
+    for _ in range(PASSES):
+        for number, (_task, model, samples) in enumerate(models):
+            start = time.perf_counter()
+            with torch.no_grad():
+                for sample in samples:
+                    type_of_model(model).run(model, sample)
+            best[number] = min(best[number], time.perf_counter() - start)
+    total = sum(len(sample["id"]) for sample in models[0][2])
+    return [total / seconds for seconds in best]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,21 +117,27 @@ def main(arguments: list[str] | None = None) -> None:
     write = commands.add_parser("write", help="classify, and print an example a line")
     write.add_argument("checkpoint", type=Path)
     write.add_argument("data", type=Path, help="folder of binarised data, with the dictionaries")
-    write.add_argument("prefix", help="of the files with the texts")
-    write.add_argument("inputs", nargs="+", help="their ends: input0, and input1 of pairs")
     write.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     words = commands.add_parser("words", help="print which words are selected")
     words.add_argument("predictions", type=Path)
     words.add_argument("labels", type=Path)
+    speed = commands.add_parser("speed", help="print a table of examples a second")
+    speed.add_argument("data", type=Path)
+    speed.add_argument("checkpoints", type=Path, nargs="+")
     options = parser.parse_args(arguments)
     with one_sentence():
         if options.command == "words":
             rows = [json.loads(line) for line in lines_of(options.predictions)]
             print(told(rows, lines_of(options.labels)))
-            return
-        texts = read_texts(options.prefix, options.inputs)
-        for row in predicted(options.checkpoint, options.data, texts, options.device):
-            print(json.dumps(row, ensure_ascii=False))
+        elif options.command == "speed":
+            print("model\texamples a second")
+            found = speeds(options.data, options.checkpoints)
+            for path, each in zip(options.checkpoints, found, strict=True):
+                print(f"{path.parent.name}\t{each:.0f}")
+        else:
+            device = {"cpu": "cpu", "gpu": "cuda"}[options.device]
+            for row in predicted(options.checkpoint, options.data, device):
+                print(json.dumps(row, ensure_ascii=False))
 
 
 if __name__ == "__main__":

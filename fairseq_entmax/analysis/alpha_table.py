@@ -45,12 +45,6 @@ def model_values(model: SavedModel) -> list[LayerValues]:
         (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
         for saved in model.attentions
     ]
-    if model.options.pooling is not None:
-        pooling = model.options.pooling
-        mappings += [
-            (name, 0, str(pooling.specs[name]), pooling.pooling_heads, mapping)
-            for name, mapping in model.pooling_mappings().items()
-        ]
     for attention, layer, text, heads, mapping in mappings:
         learned, risen = (mapping.learned, mapping.risen) if mapping else ((), 1.0)
         row = LayerValues(attention, layer, text, learned, heads, {}, {}, risen)

@@ -19,6 +19,7 @@ from fairseq_entmax.analysis import measures as registry
 from fairseq_entmax.analysis.data import GENERATED, data_types, generation, loading
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.data_types.typical import TypicalSentences
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.document import summary
@@ -120,10 +121,8 @@ def analyse(
 def record(study: Study) -> Recorded:
     """Run all models over the data once, and sum up the measures of their weights."""
     args, kind = study.args, study.kind
-    collectors = [
-        ModelCollector(one, study.wanted, kind.outcome(one, study.task)) for one in study.models
-    ]
-    chosen = kind.choice(choices.MAPS) if study.sentences is None else None
+    collectors = [ModelCollector(one, study.wanted) for one in study.models]
+    chosen = TypicalSentences(choices.MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
@@ -142,12 +141,11 @@ def record(study: Study) -> Recorded:
             differences.append(collector.update(pair, text))
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
-            outcomes = [one.outcome for one in collectors]
             different = torch.stack(differences).mean(dim=0)
-            source = batch.source
-            rows = zip(source.tokens, source.real, strict=True)
-            texts = [tokens[real].tolist() for tokens, real in rows]
-            kind.offer(chosen, sample, different, lengths, texts, outcomes)
+            shown, source = kind.length_shown(lengths), batch.source
+            rows = zip(source.tokens, source.real, shown.tolist(), strict=True)
+            texts = [tokens[real][:length].tolist() for tokens, real, length in rows]
+            chosen.update(sample["id"], different, shown, texts)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     if chosen is None:
@@ -181,7 +179,6 @@ def written(
             study.models,
             study.task,
             args.of == GENERATED,
-            [one.outcome for one in recorded.collectors],
         ),
     }
     if args.of == GENERATED:

@@ -16,7 +16,7 @@ ANALYZE = (
     "Looks at every head of one or more models over a data set, in one teacher-forced pass, or "
     "over the text that each of them generates, and writes analysis.json. Takes fairseq's options "
     "on data, languages, batches, devices, and with --of generated on search. For language models "
-    "give --task language_modeling, for classifiers --task sentence_prediction."
+    "give --task language_modeling, for RoBERTa --task masked_lm or sentence_prediction."
 )
 ABLATE = (
     "Removes each head of a model in turn, and scores what is left on a data set by loss, and by "
@@ -58,8 +58,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--sentences",
         metavar="N,…",
         help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most; of "
-        f"classifiers {MAPS} different texts of all labels, some of them classified wrongly)",
+        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most)",
     )
     group.add_argument(
         "--conllu",
@@ -112,8 +111,8 @@ def _add_scores(group: Any) -> None:
     group.add_argument(
         "--scores",
         metavar="SCORES",
-        help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; of language models and "
-        f"classifiers {LOSS}). loss is the mean negative log likelihood of a target token, "
+        help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; of models that "
+        f"write no text for another {LOSS}). loss is the mean negative log likelihood of a target token, "
         f"teacher-forced, or of a class; bleu and rouge generate, once for both, as "
         f"fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
@@ -214,7 +213,7 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         metavar="SUBSET",
         help="the data set: valid (default), test, train or another",
     )
-    tasks = "translation (default), language_modeling, sentence_prediction, …"
+    tasks = "translation (default), language_modeling, masked_lm, sentence_prediction, …"
     add("--task", metavar="TASK", help=tasks)
     add("--max-tokens", metavar="N", help="of a batch, or --batch-size in sentences")
     add("--cpu", action="store_true", help="leave a GPU alone")

@@ -19,6 +19,7 @@ from fairseq.criterions import (
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions.masked_lm import MaskedLmLoss
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
@@ -221,4 +222,5 @@ LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCrit
 CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
 AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
 SentencePredictionWithHeadL0 = with_head_l0(SentencePredictionCriterion)
+MaskedLmLossWithHeadL0 = with_head_l0(MaskedLmLoss)
 NAME = LabelSmoothedCrossEntropyWithHeadL0.name

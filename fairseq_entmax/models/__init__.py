@@ -7,14 +7,16 @@ from fairseq_entmax import compat as compat
 # package had been imported before, of the tasks only what the models import
 from fairseq_entmax import criterions as criterions
 from fairseq_entmax import tasks as tasks
-from fairseq_entmax.models.classifier import EntmaxClassifierModel
+from fairseq_entmax.models.bart import EntmaxBARTModel
 from fairseq_entmax.models.copy_transformer import EntmaxCopyTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 from fairseq_entmax.models.language_model import EntmaxTransformerLanguageModel
+from fairseq_entmax.models.roberta import EntmaxRobertaModel
 
 __all__ = [
-    "EntmaxClassifierModel",
+    "EntmaxBARTModel",
     "EntmaxCopyTransformerModel",
+    "EntmaxRobertaModel",
     "EntmaxTransformerLanguageModel",
     "EntmaxTransformerModel",
 ]

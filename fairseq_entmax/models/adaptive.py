@@ -17,6 +17,11 @@ from typing import Any, ClassVar
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_INV_REGISTRY,
+    register_model_architecture,
+)
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
@@ -169,10 +174,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
             feature.attach(self, args)
         self._seed = torch.initial_seed()
 
-    def monitored(self) -> list[tuple[str, int, Any]]:
-        """The attentions whose learned numbers are recorded, with their names and layers."""
-        return list(attention_modules(self))
-
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; arguments and result are those of fairseq's."""
         if self.monitor is not None:
@@ -252,3 +253,10 @@ def architecture(
                     model_class.attention_options_of(args)
 
     return defaults
+
+
+def register_counterparts(stock: str, model_class: type[AdaptiveModel]) -> None:
+    """Register a counterpart of each architecture of a stock model, by its name with ``entmax_``."""
+    for name in ARCH_MODEL_INV_REGISTRY[stock]:
+        defaults = architecture(model_class, ARCH_CONFIG_REGISTRY[name])
+        register_model_architecture(f"entmax_{stock}", f"entmax_{name}")(defaults)

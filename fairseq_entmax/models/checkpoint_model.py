@@ -73,21 +73,6 @@ class SavedModel:
         _load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
         return mapping.double()
 
-    def pooling_mappings(self) -> dict[str, Mapping]:
-        """The same of the attentions that pool in a model that classifies, by name."""
-        pooling = self.options.pooling
-        mappings: dict[str, Mapping] = {}
-        if pooling is None:
-            return mappings
-        for name in pooling.specs:
-            start = f"poolings.{name}.mapping."
-            weights = self.state["model"].items()
-            own = {key.removeprefix(start): v for key, v in weights if key.startswith(start)}
-            mappings[name] = pooling.build(name, torch.Generator())
-            _load_part(mappings[name], own, start, self.path)
-            mappings[name].double()
-        return mappings
-
     def gates(self, attention: SavedAttention) -> list[float]:
         """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
         state = attention.part("gate")

@@ -51,7 +51,7 @@ class ModelOptions:
         places: how many heads the width of a layer has place for.
         mapping_defaults: what a mapping's text is taken to say where it does not.
         output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
-        copy, pooling: the features of these names; None where the model has none.
+        copy: the feature of this name; None where the model has none.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ModelOptions:
         self.heads: dict[str, list[int]] = attention.heads
         self.places: dict[str, int] = attention.places
         self.mapping_defaults: dict[str, str] = attention.mapping_defaults
-        self.copy, self.pooling = map(self.features.get, ("copy", "pooling"))
+        self.copy = self.features.get("copy")
         for feature in self.features.values():
             feature.fit(self, args)
         self.output_alpha: float = self.features["output"].output_alpha

@@ -8,8 +8,7 @@ name: ``alpha.jsonl`` has one JSON object a line, in the order of updates, each 
 ``update`` is the number of optimiser steps behind the values: 0 is the start of training.
 ``alpha`` holds, for each attention that learns alpha, each layer (from 0, the bottom) with
 the alpha of each head; a single value where the heads share one. Where the heads of a layer have
-mappings apart, it is null for those that have no such value. In models that classify, the attentions
-that pool words stand there too, with one layer each.
+mappings apart, it is null for those that have no such value.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from typing import Any
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS, POOLINGS
+from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.rise import MOST_UPDATES
@@ -51,7 +51,7 @@ class HeadRecord(Feature):
 
     def attach(self, model: Any, args: Any) -> None:
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
-        model.monitor = HeadMonitor(model.monitored(), save_dir, self.alpha_log_interval)
+        model.monitor = HeadMonitor(attention_modules(model), save_dir, self.alpha_log_interval)
 
 
 def record_path(folder: str | os.PathLike[str], name: str) -> Path:
@@ -210,7 +210,7 @@ def _is_record(update: Any, values: Any) -> bool:
     return (
         type(update) is int
         and update >= 0
-        and all(attention in (*ATTENTIONS, *POOLINGS) for attention in values)
+        and all(attention in ATTENTIONS for attention in values)
         and all(
             layer.isdecimal()
             and isinstance(heads, list)

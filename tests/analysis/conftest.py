@@ -30,8 +30,9 @@ def made_of(kind, **options):
 
 
 texts = made_of("language_models")
-labelled = made_of("classifiers")
-pairs = made_of("classifiers", is_pair=True)
+labelled = made_of("robertas")
+pairs = made_of("robertas", is_pair=True)
+masked = made_of("masked_models")
 
 
 def analysis_of(kind, task, *names, more=()):
@@ -52,6 +53,7 @@ of_texts = analysis_of(
     *("texts", "language_modeling", "softmax", "entmax15", "pruned", "sparse", "adaptive")
 )
 FEW = "--gradient-sentences=4", "--sentences=3,0,7"
-CLASSIFIERS = "sentence_prediction", "softmax", "sparse", "learned"
-of_labelled = analysis_of("labelled", *CLASSIFIERS, more=FEW)
-of_pairs = analysis_of("pairs", *CLASSIFIERS, more=FEW)
+ROBERTAS = "softmax", "sparse", "learned"
+of_labelled = analysis_of("labelled", "sentence_prediction", *ROBERTAS, more=FEW)
+of_pairs = analysis_of("pairs", "sentence_prediction", *ROBERTAS, more=FEW)
+of_masked = analysis_of("masked", "masked_lm", *ROBERTAS, more=FEW)

@@ -5,7 +5,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 
 from fairseq_entmax.criterions.fitting import check_loss
 from tests.language_models import ADAPTIVE, build_text_model
-from tests.support import MARKERS, build_classifier, build_model, marked_task
+from tests.support import MARKERS, build_model, build_roberta, marked_task
 
 ALIGNING = "label_smoothed_cross_entropy_with_alignment"
 
@@ -56,7 +56,7 @@ def test_a_loss_that_does_not_fit_is_refused_with_one_that_does(name, build, mes
         ("copy_cross_entropy", copying),
         ("copy_cross_entropy_with_head_l0", copying),
         ("cross_entropy", lambda: build_model("entmax_copy_transformer")),
-        ("sentence_prediction", build_classifier),
+        ("sentence_prediction", build_roberta),
         (ALIGNING, across("softmax")),
         (ALIGNING, across("entmax:alpha=1")),
         (ALIGNING, across("softmax|sparsemax|entmax|fusedmax")),

@@ -125,10 +125,12 @@ def tool(words: list[str]) -> None:
     if name == "pruning_table.py":
         rows = [line.rstrip("\n").split("\t")[:2] for line in sys.stdin]
         print("mapping\tmodel\n" + "\n".join(map("\t".join, rows)))
+    elif name == "predictions.py" and words[1] == "speed":
+        print("model\texamples a second")
     elif name == "predictions.py":
-        for line in lines(Path(f"{words[4]}.{words[5]}")):
-            pooling = {"pooling": [[line.split()[0], 1]]}
-            print(json.dumps({"predicted": "old", "words": {"pooling": 1}, "pooling": pooling}))
+        for line in lines(Path(words[3]).parent / "text" / "test.input0"):
+            selected = [[line.split()[0], 1]]
+            print(json.dumps({"predicted": "old", "words": 1, "selected": selected}))
     elif name == "pruned_generation.py":
         write(Path(value(words, "--json")), "{}")
     elif words[0:2] == ["-m", "claims"]:

@@ -263,25 +263,23 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     steps.pruned_with("adaptive_loss")
 
 
-# --- classifiers -------------------------------------------------------------
+# --- classification -------------------------------------------------------------
 
 
 def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> None:
     table = raw(entailment_miniature.write(tmp_path / "raw"))
     steps = Steps("snli", tmp_path, **table)
     assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
-    said = "--num-classes 3 --attn-mapping {0} --pair-attention --pooling-mapping {0} --pair-mapping {1}"
     best = "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
-    for model, *mappings in (
-        ("fusedmax", "softmax", "fusedmax"),
-        ("all:entmax15", *["entmax15"] * 2),
-    ):
-        asks(steps.trained(model), said.format(*mappings), best)
+    task = "--task sentence_prediction --init-token 0 --separator-token 2"
+    for model in ("fusedmax", "entmax15"):
+        said = f"--num-classes 3 --attn-mapping {model}"
+        asks(steps.trained(model), said, best, task, "--arch entmax_roberta")
         steps.evaluated(model)
     calls, reported = steps.once("report.sh", "--cpu")
     assert "as not scored by evaluate.sh at 10 epochs: softmax,sparsemax,oscarmax" in reported
     (analysed,) = called(calls, "fairseq-entmax", "analyze")
-    assert "--task sentence_prediction --num-classes 3 --gen-subset test " in analysed
+    assert f"{task} --num-classes 3 --gen-subset test " in analysed
     assert column(steps.out / "accuracy.tsv") == ["fusedmax"]
     steps.pruned_with("sentence_prediction")
 
@@ -292,9 +290,39 @@ def test_verses_become_words_in_small_letters_of_testaments_or_books(tmp_path: P
     text, words = (lines(steps.out / name / "test.input0") for name in ("text", "tok"))
     assert ["".join(x.split()) for x in words] == ["".join(x.lower().split()) for x in text]
     trained = steps.trained("sparsemax")
-    asks(trained, "--num-classes 2 --attn-mapping softmax --pooling-mapping sparsemax")
+    asks(trained, "--num-classes 2 --attn-mapping sparsemax", "--arch entmax_roberta")
     again = ("bible_testaments", "prepare.sh", "--output", steps.out, "--labels", "books")
     assert "and there are models of them" in steps.dry(*again, check=False)
+
+
+def test_a_roberta_is_pretrained_made_sparse_tuned_and_pruned(tmp_path: Path) -> None:
+    steps = Steps("bible_testaments", tmp_path, EVERY="20", UPDATES="8,4,4")
+    steps.prepared()
+    steps.twice = True
+    calls, said = steps.once("pretrained.sh")
+    first, *others = called(calls, "fairseq-train")
+    asks(first, "--arch roberta", "--task masked_lm", "--max-update 8")
+    assert len(others) == 3 + 3 + 2
+    folder = steps.out / "pretrained"
+    sparse = [call for call in others if "--attn-mapping sparsemax" in call]
+    asks(
+        sparse[0],
+        f"--finetune-from-model {folder}/dense/checkpoint_last.pt",
+        "--alpha-warmup-updates 3",
+    )
+    asks(
+        sparse[1], f"--finetune-from-model {folder}/sparsemax/checkpoint_last.pt", "--num-classes 2"
+    )
+    asks(sparse[2], "--criterion sentence_prediction_with_head_l0", "--target-heads 4")
+    names = [
+        "softmax-tuned",
+        "sparsemax-tuned",
+        "entmax-tuned",
+        "softmax-pruned",
+        "sparsemax-pruned",
+    ]
+    assert column(folder / "accuracy.tsv") == names
+    assert "report, to open in a browser" in said
 
 
 # --- Debian's packages -------------------------------------------------------

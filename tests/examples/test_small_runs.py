@@ -1,4 +1,4 @@
-"""One small run of each family of recipes, with fairseq: translation, summaries, language model, classifier."""
+"""One small run of each family of recipes, with fairseq: translation, summaries, language model, classification."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
     assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
 
 
-# --- classifier --------------------------------------------------------------
+# --- classification --------------------------------------------------------------
 
 
-def test_pairs_are_classified_with_the_words_that_attention_selects(tmp_path: Path) -> None:
+def test_pairs_are_classified_with_the_words_that_the_first_token_looks_at(tmp_path: Path) -> None:
     table = entailment_miniature.write(tmp_path / "raw")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
     out = tmp_path / "out"
@@ -128,12 +128,14 @@ def test_pairs_are_classified_with_the_words_that_attention_selects(tmp_path: Pa
     printed = run("snli", "evaluate.sh", *options, "fusedmax", **given)
     folder = out / "runs" / "fusedmax-2epochs"
     rows = [json.loads(line) for line in lines(folder / "test.predictions.jsonl")]
+    assert (folder / "words.txt").is_file()
     labels = lines(out / "text" / "test.label")
     right = sum(row["predicted"] == label for row, label in zip(rows, labels, strict=True))
     assert f"accuracy {100 * right / len(labels):.2f} %" in printed
     premises, hypotheses = (lines(out / "text" / f"test.input{number}") for number in (0, 1))
     for row, premise, hypothesis in zip(rows, premises, hypotheses, strict=True):
-        pooling = row["pooling"]
-        assert [word for word, _ in pooling["hypothesis"]] == hypothesis.split()
-        assert {word for word, _ in pooling["premise"]} <= set(premise.split())
-        assert sum(weight for _, weight in pooling["premise"]) == pytest.approx(1, abs=2e-3)
+        words = [*premise.split(), *hypothesis.split()]
+        assert row["words"] == len(words)
+        # An unknown word is the model's
+        assert {word for word, _ in row["selected"]} <= {*words, "<unk>"}
+        assert sum(weight for _, weight in row["selected"]) < 1 + 1e-3

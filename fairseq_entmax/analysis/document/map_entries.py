@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis.data.data_types import type_of_task
-from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
 from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.document.maps import sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
@@ -24,7 +23,6 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
-    outcomes: Sequence[ClassResults | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
     kind = type_of_task(task)
@@ -36,15 +34,14 @@ def maps_of(
     for number, shown in itertools.product(sentences, together):
         (whole,) = samples(datasets[shown[0]], [number], device)
         sample = kind.for_map(whole)
-        passes = {place: record_pass(models[place].model, sample) for place in shown}
+        passes = {place: record_pass(models[place].model, sample)[0] for place in shown}
         place_of_model = {"model": shown[0]} if is_generated else {}
         maps = [
-            sentence_maps(passes[place][0], of_model) if place in shown else []
+            sentence_maps(passes[place], of_model) if place in shown else []
             for place, of_model in enumerate(groups)
         ]
         entries.append(
             {"sentence": number, **place_of_model, **kind.tokens(task, sample), "models": maps}
-            | kind.outcome_entry(sample, [one[1] for one in passes.values()], outcomes)
         )
     return entries
 

@@ -58,8 +58,6 @@ def model_entry(
         entry["importance_sentences"] = {name: one.sentences for name, one in importance.items()}
     for measure in collector.measures:
         entry[measure.name] = measure.result(loaded.model, collector.sums)
-    if collector.outcome is not None:
-        entry |= collector.outcome.entry()
     if generated is not None:
         entry["generated"] = generated
     return entry

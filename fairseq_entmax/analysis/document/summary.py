@@ -62,7 +62,7 @@ def missing_records(model: Dictionary[str, Any]) -> list[str]:
 
 
 def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """What is to be known of the text, of the losses, and how well classifiers do."""
+    """What is to be known of the text, of the losses, and how often an encoder alone is right."""
     is_generated = analysis.get("of") == GENERATED
     if is_generated:
         yield f"attention on text that each model generated: {search_text(analysis['search'])}"
@@ -79,19 +79,8 @@ def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
                 f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
                 f"probability, and {output['unreachable']} targets none: the loss is of the others"
             )
-        done = model.get("classification")
-        if done is not None:
-            yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
-        for pooling in done["pooling"] if done is not None else ():
-            support, density = (
-                _mean(head[name] for head in pooling["heads"]) for name in ("support", "density")
-            )
-            learned = [(name, _mean(known)) for name, known in pooling["values"].items() if known]
-            values = "".join(f", {name} {mean}" for name, mean in learned)
-            yield (
-                f"  {pooling['name']} by {pooling['mapping']}{values}: {support} tokens "
-                f"have a weight, density {density}"
-            )
+        if "accuracy" in model:
+            yield f"{model['name']}: accuracy {model['accuracy']['share'] or 0:.1%}"
 
 
 def search_text(search: Dictionary[str, Any]) -> str:

@@ -115,8 +115,8 @@ def check_rules(model: Any) -> None:
     decoder = getattr(model, "decoder", None)
     if decoder is None:
         raise ValueError(
-            "no rule propagates relevance through a classifier, whose words are pooled: relevance "
-            "is a measure of models that write words"
+            "no rule propagates relevance through an encoder alone: relevance is a measure of models "
+            "that write words"
         )
     if model.attention_options.copy is not None:
         raise ValueError(

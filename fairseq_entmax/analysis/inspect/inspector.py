@@ -101,8 +101,9 @@ def of_checkpoint(
                 f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
                 f"is not there: give --data DATA-BIN, the folder with its dictionaries"
             )
-    kind = data_types.type_of_model(saved.model_class)
     task = known.task or trained.get("_name") or trained.get("task")
+    fitting = [kind for kind in data_types.DATA_TYPES if task in kind.tasks]
+    kind = next(iter(fitting), data_types.type_of_model(saved.model_class))
     words = [data, *options, "--path", path]
     words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
     for name in ("source_lang", "target_lang") if kind.has_search else ():
@@ -174,7 +175,9 @@ class Inspector(Session):
     def _look(self, text: str, item: Item, notes: list[str], output: str | None = None) -> Look:
         """What one pass over a sentence gives."""
         sample = self.sample(self.dataset([item]))
-        attention, _ = record_pass(self.loaded.model, sample)
+        attention, (logits, _) = record_pass(self.loaded.model, sample)
+        if isinstance(self.kind, data_types.LabelledText):
+            notes = [f"classified as {self.kind.said(self.task, logits)}", *notes]
         tables = self.kind.tables(self.task, self.device)
         batch = tables.batch(sample)
         layers: dict[str, list[Tensor]] = {}
@@ -192,8 +195,10 @@ class Inspector(Session):
         read, target = tokens["queries"], tokens["targets"]
         words = self.task.target_dictionary
         marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self.device)
-        target_numbers = tables.target.words(sample["target"], torch.isin(sample["target"], marks))
-        numbers = [batch.source.words, batch.target.words, target_numbers]
+        numbers = [batch.source.words, None, None]
+        if target:
+            special = torch.isin(sample["target"], marks)
+            numbers[1:] = batch.target.words, tables.target.words(sample["target"], special)
         return Look(
             text,
             output,

@@ -40,11 +40,6 @@ class Session:
     ) -> None:
         self.args, self.task, self.loaded = args, task, loaded
         self.kind = data_types.type_of_task(task)
-        if self.kind.name == "labelled":
-            raise ValueError(
-                "look is for models that translate and for language models: what a classifier "
-                "reads, says and pools is in what its predict gives"
-            )
         trained = self.kind.options_of(task)
         bpe = getattr(hub, "bpe", None) or built(args, "bpe")
         self.sides, self.tokenizer = [], None
@@ -61,6 +56,8 @@ class Session:
         """Sentences as a data set of fairseq, as if they had been prepared."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         sources = [item.source for item in items]
+        if isinstance(self.kind, data_types.EncoderText):
+            return self.kind.own_texts(self.task, sources)
         sizes = numpy.array([len(one) for one in sources])
         if not self.kind.has_search:  # read from its beginning, each text a sample
             marks = None, source.pad(), source.eos()

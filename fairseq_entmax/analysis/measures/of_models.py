@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, number_schema
 from fairseq_entmax.analysis.measures.rows import Sums
+from fairseq_entmax.attentions import ENCODER_SELF
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,4 +122,23 @@ class SparseOutput(ModelMeasure):
         return {**numbers, "unreachable": int(sums["unreachable"])}
 
 
-MODEL_MEASURES: tuple[ModelMeasure, ...] = (Copying(), SparseOutput())
+class Accuracy(ModelMeasure):
+    """How often an encoder alone is right: of the class of a text, or of a masked word."""
+
+    name, about = "accuracy", "Only of a model that is an encoder alone."
+    numbers: ClassVar = {"share": number_schema("The share of targets that are likeliest.")}
+    columns = (("Accuracy", "percent_tenths", "share"),)
+
+    def is_of(self, model: Any) -> bool:
+        return tuple(model.attentions) == (ENCODER_SELF,)
+
+    def update(self, predictions: Predictions, sums: Sums) -> None:
+        is_right = predictions.log_probs.argmax(dim=-1) == predictions.target
+        sums.add("right", is_right[predictions.counts].sum())
+        sums.add("right/count", predictions.counts.sum())
+
+    def result(self, model: Any, sums: Sums) -> Fields:
+        return {"share": sums.total_mean("right")}
+
+
+MODEL_MEASURES: tuple[ModelMeasure, ...] = (Copying(), SparseOutput(), Accuracy())

@@ -90,8 +90,8 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 
     Returns:
         The weights of every head, and the logits ``(batch, queries, vocabulary)``; log
-        probabilities instead of a model that copies words, and of a classifier ``(batch,
-        classes)``.
+        probabilities instead of a model that copies words, and ``(batch, classes)`` of one that
+        classifies.
     """
     attention, (logits, _) = record_pass(model, sample)
     return attention, logits

@@ -14,7 +14,6 @@ from fairseq_entmax.analysis.data import tokens
 from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.data.batch import Batch
 from fairseq_entmax.analysis.data.data_types import type_of_model
-from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
 from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
 from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
@@ -56,11 +55,8 @@ class DataCounts:
 class ModelCollector:
     """What is known of one model after any number of batches."""
 
-    def __init__(
-        self, loaded: LoadedModel, wanted: Collection[str], outcome: ClassResults | None = None
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, wanted: Collection[str]) -> None:
         self.loaded = loaded
-        self.outcome = outcome
         self.statistics = ModelStatistics(wanted)
         self.measures = [one for one in MODEL_MEASURES if one.is_of(loaded.model)]
         self.sums = Sums()
@@ -85,8 +81,6 @@ class ModelCollector:
         self.sums.add("loss", loss)
         self.sums.add("unreachable", gone.sum())
         self.sums.add("loss/count", counts.sum() - gone.sum())
-        if self.outcome is not None:
-            self.outcome.update(sample, batch, output)
         predictions = Predictions(model, output, log_probs, target, counts)
         for measure in self.measures:
             measure.update(predictions, self.sums)

@@ -31,8 +31,6 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     if first == third:
         lengths = f"half of the data and more has {median} tokens, as far as maps show it"
     what = f"Typical sentences, of {tokens} tokens, of each quarter of the data by length"
-    if chosen["by"] == "varied":
-        what = f"Texts of every label, some of them classified wrongly, of {tokens} tokens"
     return f"{what}: those whose heads differ most, no text twice; {lengths}."
 
 

@@ -21,7 +21,7 @@ TEMPLATE = "template"
 # In this order they make one script: what is used stands before what uses it
 SCRIPTS = (
     *("data.js", "colours.js", "elements.js", "charts.js", "summary.js", "evidence.js"),
-    *("classes.js", "overview.js", "details.js", "heads.js", "weights.js", "map.js", "maps.js"),
+    *("overview.js", "details.js", "heads.js", "weights.js", "map.js", "maps.js"),
     "main.js",
 )
 

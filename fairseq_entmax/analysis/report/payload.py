@@ -69,10 +69,7 @@ def page_data(
         "measures": [
             {**{key: getattr(one, key) for key in shown}, "isMain": one.is_main} for one in measures
         ],
-        "models": [
-            {key: model.get(key) for key in ("name", "classification")}
-            for model in analysis["models"]
-        ],
+        "models": [{"name": model["name"]} for model in analysis["models"]],
         "inShort": in_short(analysis),
         "modelColumns": model_columns(analysis),
         "layers": [
@@ -146,7 +143,7 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
                 grouped += math.prod(item["shape"])
     return {
         **{key: entry[key] for key in ("sentence", "source", "queries", "targets")},
-        **{key: entry.get(key) for key in ("model", "label", "classified")},
+        "model": entry.get("model"),
         "sourceText": joined_text(entry["source"]),
         "targetText": joined_text(entry["targets"]),
         "models": models,

@@ -1,4 +1,4 @@
-"""Tiny data and checkpoints of language models and of classifiers."""
+"""Tiny data and checkpoints of language models, and of models that are an encoder alone."""
 
 import random
 from argparse import Namespace
@@ -9,6 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 import fairseq_entmax.models  # noqa: F401
@@ -17,7 +18,7 @@ from fairseq_entmax.analysis import document
 from fairseq_entmax.models.language_model import stock_defaults
 from tests.support import random_sentences, spread_scores
 
-LM, CLASSES = "language_modeling", "sentence_prediction"
+LM, CLASSES, MASKED = "language_modeling", "sentence_prediction", "masked_lm"
 HEAD = "sentence_classification_head"
 LABELS = ("old", "<b>new</b>")
 SAMPLE = 16  # tokens
@@ -25,8 +26,10 @@ LENGTHS = [5, 9, 3, 7, 11, 4, 6, 8, 30, 12, 14]
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4}
 LANGUAGE_MODEL = {f"decoder_{name}": size for name, size in SIZES.items()}
 LANGUAGE_MODEL |= {"dropout": 0.0, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
-CLASSIFIER = {f"encoder_{name}": size for name, size in SIZES.items()}
-CLASSIFIER |= {"dropout": 0.0, "max_source_positions": 64}
+ENCODER = {f"encoder_{name}": size for name, size in SIZES.items()}
+# fairseq's gelu is float32 in a float64 model, too
+ENCODER |= {"dropout": 0.0, "attention_dropout": 0.0, "activation_fn": "relu", "max_positions": 64}
+BLOCKS = {"sample_break_mode": "eos", "tokens_per_sample": 64}
 
 
 def write(folder, words, sentences, split="valid"):
@@ -95,8 +98,8 @@ def language_models(folder):
     return folder
 
 
-def classifiers(folder, is_pair=False):
-    """``bin`` with labelled texts or pairs, and checkpoints beside it."""
+def robertas(folder, is_pair=False):
+    """``bin`` with labelled texts or pairs, and checkpoints beside it; ``softmax`` is a stock one."""
     rng = random.Random(1)
     lengths = [[rng.randint(low, 12) for _ in range(60)] for low in (3, 4)]
     write(folder / "bin" / "input0", words(), random_sentences(lengths[0]))
@@ -104,36 +107,39 @@ def classifiers(folder, is_pair=False):
         write(folder / "bin" / "input1", words(), random_sentences(lengths[1], seed=5))
     labels = [torch.tensor([4 + rng.randint(0, 1), 2]) for _ in range(60)]
     write(folder / "bin" / "label", "".join(f"{label} 30\n" for label in LABELS), labels)
-    task = classification_task(folder / "bin")
-    for name, options in (
-        ("softmax", {"attn_mapping": "softmax"}),
-        (
-            "sparse",
-            {"attn_mapping": "entmax15", "pooling_mapping": "sparsemax", "pooling_heads": 2},
-        ),
-        ("learned", {"attn_mapping": "entmax", "pooling_mapping": "entmax"}),
-    ):
-        options = {**CLASSIFIER, **options, "pair_attention": is_pair}
-        model, args = built("entmax_classifier", task, **options)
-        model.register_classification_head(HEAD, num_classes=len(LABELS))
-        with torch.no_grad():
-            for pooling in model.poolings.values():
-                pooling.k_proj.weight.mul_(3)
-        settings = {
-            "_name": "sentence_prediction",
-            "num_classes": len(LABELS),
-            "max_positions": 64,
-            "regression_target": False,
-            "classification_head_name": "${criterion.classification_head_name}",
-        }
-        criterion = {"_name": "sentence_prediction", "classification_head_name": HEAD}
-        torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")
+    settings = {"_name": CLASSES, "num_classes": len(LABELS), "max_positions": 64}
+    settings |= {"init_token": 0, "separator_token": 2, "regression_target": False}
+    settings["classification_head_name"] = "${criterion.classification_head_name}"
+    criterion = {"_name": CLASSES, "classification_head_name": HEAD}
+    save_robertas(folder, classification_task(folder / "bin"), settings, criterion)
     return folder
+
+
+def masked_models(folder):
+    """``bin`` with a text, and checkpoints of masked language models beside it."""
+    write(folder / "bin", words(), random_sentences(LENGTHS))
+    config = MaskedLMConfig(data=str(folder / "bin"), **BLOCKS)
+    save_robertas(folder, MaskedLMTask.setup_task(config), {"_name": MASKED, **BLOCKS}, {})
+    return folder
+
+
+def save_robertas(folder, task, settings, criterion):
+    for name, arch, mapping in (
+        ("softmax", "roberta", "softmax"),
+        ("sparse", "entmax_roberta", "entmax15"),
+        ("learned", "entmax_roberta", "entmax"),
+    ):
+        model, args = built(arch, task, **ENCODER, attn_mapping=mapping)
+        spread_scores(model, 100)  # RoBERTa's weights start small
+        if settings["_name"] == CLASSES:
+            model.register_classification_head(HEAD, num_classes=len(LABELS))
+        torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")
 
 
 def classification_task(data):
     config = SentencePredictionConfig(data=str(data), num_classes=len(LABELS), seed=1)
     config.regression_target, config.classification_head_name = False, HEAD
+    config.init_token, config.separator_token = 0, 2
     return SentencePredictionTask.setup_task(config)
 
 

@@ -120,15 +120,11 @@ def test_what_is_wrong_is_said_in_one_sentence(given, capsys, words, message):
     assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_data_and_a_classifier_are_refused(tiny, labelled, capsys):
+def test_a_missing_checkpoint_or_data_is_refused(tiny, capsys):
     for words, message in (
         ([], "give CHECKPOINT first"),
         (["no.pt", "--text", "a"], "there is no checkpoint no.pt"),
         ([tiny / "plain.pt", "--text", "a"], "give --data DATA-BIN"),
-        (
-            [labelled / "sparse.pt", "--text=a", "--data", labelled / "bin"],
-            "for models that translate",
-        ),
     ):
         assert run(*words) == 1
         assert message in capsys.readouterr().err

@@ -1,14 +1,11 @@
 """How sure numbers are, equal weights, generated text and words of classes, in a real browser."""
 
-import copy
-
 import pytest
 
 from tests.analysis import brute_force
 from tests.analysis.report.browser import PHONE
 from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import (
-    MARKUP,
     agrees,
     cell_texts,
     choose_measure,
@@ -171,66 +168,14 @@ def test_a_page_of_generated_text_says_by_which_search_and_marks_copy_heads(open
     assert [panels.nth(number).locator("svg").count() for number in range(2)] == [0, 1]
 
 
-# Classes of texts
+# Texts with labels
 
 
-@pytest.fixture(scope="module")
-def of_classes(of_pairs, tmp_path_factory):
-    """Of pairs; one word and one label are markup."""
-    analysis = copy.deepcopy(of_pairs)
-    analysis["data"]["labels"][0] = MARKUP
-    analysis["maps"][0]["source"][0] = MARKUP
-    words = analysis["models"][1]["classification"]["pooling"][0]["words"][1]
-    words[0]["word"] = MARKUP
-    return write(tmp_path_factory.mktemp("classes"), analysis), analysis
-
-
-def test_the_page_says_what_pools_how_often_models_are_right_and_the_words_of_classes(
-    opened, of_classes
-):
-    path, analysis = of_classes
-    page = opened(path)
+def test_the_page_says_how_often_models_are_right(opened, of_pairs, tmp_path):
+    page = opened(write(tmp_path, of_pairs))
     titles = page.locator("#models-table th[scope=col]").all_inner_texts()
     assert {"Accuracy", "Loss (nats a text)"} <= set(titles)
-    place = titles.index("Pooling")
-    rows = [row.locator("th, td") for row in page.locator("#models-table tbody tr").all()]
-    assert [row.nth(place).inner_text() for row in rows] == ["softmax", "sparsemax", "entmax"]
-    assert "2 classes of texts" in page.locator("#data-line").inner_text()
-    pools = page.locator("#pooling-table tbody tr")
-    # Hypothesis and premise, of two heads in one of three models
-    assert pools.count() == 8
-    assert pools.nth(0).locator("td").all_inner_texts()[:3] == ["hypothesis", "softmax", "0"]
-    page.select_option("#classes-model", "1")
-    cards = page.locator("#class-words .class")
-    assert cards.nth(0).locator("h4").inner_text() == MARKUP
-    first = cards.nth(1).locator("tbody tr").first
-    assert first.locator("th").inner_text() == MARKUP
-    (row, *_) = analysis["models"][1]["classification"]["pooling"][0]["words"][1]
-    assert first.locator("td").nth(2).inner_text() == str(row["count"])
-    # A text shows the weight of every word, and of none that is left out
-    page.select_option("#classes-head", "0")
-    entry = analysis["maps"][1]
-    said = entry["classified"][1]["pooling"]
-    weights = [max(rows) for rows in zip(said["hypothesis"][0], said["premise"][0], strict=True)]
-    text = page.locator("#class-texts .text").nth(1)
-    weights = [one for one, token in zip(weights, entry["source"], strict=True) if token != "</s>"]
-    spans = text.locator(".weighted > span")
-    assert spans.count() == len(weights)
-    found = spans.evaluate_all("all => all.map(span => [span.className, span.title])")
-    for (name, title), weight in zip(found, weights, strict=True):
-        assert (name == "unselected") == (weight == 0)
-        assert title == "exactly 0" if weight == 0 else title.startswith("weight ")
-    assert text.locator(".half").all_inner_texts() == ["Premise: ", "Hypothesis: "]
-
-
-def test_a_text_alone_has_no_halves_and_names_its_end_where_that_has_weight(
-    opened, of_labelled, tmp_path
-):
-    analysis = copy.deepcopy(of_labelled)
-    for rows in analysis["maps"][1]["classified"][0]["pooling"].values():
-        for row in rows:
-            row[:] = [0.0] * (len(row) - 1) + [1.0]
-    page = opened(write(tmp_path, analysis))
-    assert page.locator("#class-texts .half").count() == 0
-    texts = page.locator("#class-texts .weighted").all_inner_texts()
-    assert ["(end of text)" in text for text in texts] == [False, True, False]
+    assert "Texts with labels, valid of" in page.locator("#data-line").inner_text()
+    row = page.locator("#models-table tbody tr").nth(1).locator("th, td").all_inner_texts()
+    share = next(one for one in of_pairs["models"] if one["name"] == row[0])["accuracy"]["share"]
+    assert row[titles.index("Accuracy")] == f"{100 * share:.1f} %"

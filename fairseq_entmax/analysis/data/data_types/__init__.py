@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq_entmax.analysis.data.data_types.base import DataType as DataType
-from fairseq_entmax.analysis.data.data_types.classification import Classification
+from fairseq_entmax.analysis.data.data_types.encoder_text import EncoderText as EncoderText
+from fairseq_entmax.analysis.data.data_types.encoder_text import LabelledText, MaskedText
 from fairseq_entmax.analysis.data.data_types.language_model import LanguageModel
 from fairseq_entmax.analysis.data.data_types.seq2seq import Seq2Seq
 
 # The last takes every model and task that is of no other
-DATA_TYPES: tuple[DataType, ...] = (Classification(), LanguageModel(), Seq2Seq())
+DATA_TYPES: tuple[DataType, ...] = (LabelledText(), MaskedText(), LanguageModel(), Seq2Seq())
 
 
 def type_named(task: str) -> DataType:
@@ -29,14 +30,13 @@ def type_of_task(task: Any) -> DataType:
 
 def type_of_model(model: Any) -> DataType:
     """The type of data that a model, or its class, is for: by the attentions it has."""
-    attentions = frozenset(getattr(model, "attentions", ()))
-    return next((kind for kind in DATA_TYPES if attentions == kind.attentions), DATA_TYPES[-1])
+    return next((kind for kind in DATA_TYPES if kind.has_model(model)), DATA_TYPES[-1])
 
 
 def check_model(model_class: Any, architecture: str, path: str, kind: DataType) -> None:
     """Refuse a checkpoint of a model for another type of data."""
     model_kind = type_of_model(model_class)
-    if model_kind is not kind:
+    if model_kind.attentions != kind.attentions:
         raise ValueError(
             f"{path} has the architecture {architecture}, of {model_kind.models}, and the "
             f"data is {kind.data}: give --task {model_kind.tasks[0]} and data for it, or another model"

@@ -12,8 +12,6 @@ from torch import Tensor
 from fairseq_entmax.analysis.data import GENERATED
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.data_types.class_results import ClassResults
-from fairseq_entmax.analysis.data.data_types.typical import TypicalSentences
 from fairseq_entmax.checkpoints import load_checkpoint
 
 
@@ -44,6 +42,10 @@ class DataType:
     def has_task(self, task: Any) -> bool:
         """Whether a task of fairseq's is of this kind."""
         raise NotImplementedError
+
+    def has_model(self, model: Any) -> bool:
+        """Whether a model, or its class, is for data of this kind."""
+        return frozenset(getattr(model, "attentions", ())) == self.attentions
 
     def options_of(self, task: Any) -> Any:
         """The options of a task of fairseq's."""
@@ -89,24 +91,6 @@ class DataType:
         """The lengths of what maps show of sentences, ``(batch,)``."""
         return lengths
 
-    def choice(self, number: int) -> Any:
-        """What chooses so many sentences to show maps of, where nobody does."""
-        return TypicalSentences(number)
-
-    def offer(
-        self,
-        choice: Any,
-        sample: Any,
-        differences: Tensor,
-        lengths: Tensor,
-        texts: Sequence[Sequence[int]],
-        outcomes: Sequence[ClassResults | None],
-    ) -> None:
-        """Offer a batch, its lengths and how much heads differ ``(batch,)``, to what chooses."""
-        shown = self.length_shown(lengths)
-        begun = [text[:length] for text, length in zip(texts, shown.tolist(), strict=True)]
-        choice.update(sample["id"], differences, shown, begun)
-
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""
         raise NotImplementedError
@@ -140,16 +124,6 @@ class DataType:
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
         """The sentences of a batch without padding, each with its source tokens and decoder's queries."""
         raise NotImplementedError
-
-    def outcome_entry(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[ClassResults | None]
-    ) -> dict[str, Any]:
-        """What is said of a batch of one sentence beside its map."""
-        return {}
-
-    def outcome(self, loaded: Any, task: Any) -> ClassResults | None:
-        """What sums up over batches how well a model does; None where the loss says it."""
-        return None
 
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:

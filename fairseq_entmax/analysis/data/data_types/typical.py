@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -21,8 +21,6 @@ DIGITS = 5
 # Of the quarters of the data by length, in which order they have a sentence more: near the median
 # first
 QUARTERS = (1, 2, 0, 3)
-# One in so many texts is classified wrongly, where there are as many
-WRONG_ONE_IN = 3
 
 
 class TypicalLengths(NamedTuple):
@@ -58,8 +56,6 @@ class _Candidate(NamedTuple):
     difference: float
     first: int  # the number in the data set below 0: of equals, the first
     length: int
-    label: int
-    is_wrong: bool
 
 
 class TypicalSentences:
@@ -70,13 +66,11 @@ class TypicalSentences:
     than :data:`LONGEST_SHOWN` tokens. Where this leaves places, those nearest the median have them. The
     lengths that are typical are known at the end alone, so the best of every length are kept."""
 
-    by: ClassVar = "typical"
-
     def __init__(self, number: int) -> None:
         self._number = number
         self._lengths: Counter[int] = Counter()
-        # By label, whether it is classified wrongly, and length, the best texts
-        self._best: dict[tuple[int, bool, int], dict[bytes, _Candidate]] = {}
+        # By length, the best texts
+        self._best: dict[int, dict[bytes, _Candidate]] = {}
 
     def update(
         self,
@@ -84,20 +78,14 @@ class TypicalSentences:
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        labels: Tensor | None = None,
-        is_wrong: Tensor | None = None,
     ) -> None:
         """Offer a batch: all but the texts are ``(batch,)``, the lengths those of what is shown."""
-        none = [0] * len(texts)
-        label_numbers = none if labels is None else labels.tolist()
-        wrong = none if is_wrong is None else is_wrong.tolist()
-        rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts, label_numbers, wrong)
+        rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts)
         self._lengths.update(rows[2])
-        for number, difference, length, tokens, *kind in zip(*rows, strict=True):
-            best = self._best.setdefault((*kind, length), {})
-            _keep_first(
-                best, digest(tokens), _Candidate(round(difference, DIGITS), -number, length, *kind)
-            )
+        for number, difference, length, tokens in zip(*rows, strict=True):
+            best = self._best.setdefault(length, {})
+            candidate = _Candidate(round(difference, DIGITS), -number, length)
+            _keep_first(best, digest(tokens), candidate)
             if len(best) > self._number:
                 del best[min(best, key=lambda text: best[text])]
 
@@ -106,13 +94,13 @@ class TypicalSentences:
         texts: dict[bytes, _Candidate] = {}
         for best in self._best.values():
             for text, candidate in best.items():
-                # A text may have two lengths where the other side differs, or two labels
+                # A text may have two lengths where the other side differs
                 _keep_first(texts, text, candidate)
         return [-one.first for one in self._chosen(list(texts.values()), self._typical)]
 
     def how(self) -> dict[str, Any]:
         """How they were chosen, as the document says it."""
-        return {"by": self.by, "lengths": list(self._typical)}
+        return {"by": "typical", "lengths": list(self._typical)}
 
     @property
     def _typical(self) -> TypicalLengths:
@@ -132,45 +120,6 @@ class TypicalSentences:
             key=lambda one: (typical.distance(one.length), -one.difference, -one.first),
         )
         return [*chosen, *rest[: self._number - len(chosen)]]
-
-
-class VariedTexts(TypicalSentences):
-    """Keeps different texts of every label, whatever the number of texts seen.
-
-    Every label has as many as the next, as far as it has that many different ones. One in
-    ``WRONG_ONE_IN`` is classified wrongly, spread over labels likewise, where there are any. Of
-    those that this leaves, the ones of a typical length whose heads differ most are taken."""
-
-    by: ClassVar = "varied"
-
-    def _chosen(self, every: list[_Candidate], typical: TypicalLengths) -> list[_Candidate]:
-        def rank(one: _Candidate) -> tuple[Any, ...]:
-            # Of those that are not typical the nearest
-            is_typical = typical.quarter(one.length) is not None
-            distance = () if is_typical else typical.distance(one.length)
-            return not is_typical, distance, -one.difference, -one.first
-
-        ranked = sorted(every, key=rank)
-        labels = {one.label for one in every}
-        wrong, right = (
-            {
-                label: [one for one in ranked if (one.label, one.is_wrong) == (label, is_wrong)]
-                for label in labels
-            }
-            for is_wrong in (True, False)
-        )
-        # If not every label can have a text, those with wrong ones come first
-        order = sorted(labels, key=lambda label: (not wrong[label], label))
-        sizes = {label: len(wrong[label]) + len(right[label]) for label in order}
-        shares = dealt(sizes, self._number)
-        possible = {label: min(len(wrong[label]), shares[label]) for label in order}
-        of_wrong = dealt(possible, max(1, self._number // WRONG_ONE_IN))
-        chosen = []
-        for label in sorted(labels):
-            few = of_wrong[label]
-            some, others = wrong[label], right[label][: shares[label] - few]
-            chosen.append(sorted([*some[:few], *others, *some[few:]][: shares[label]], key=rank))
-        return _in_turns(chosen)
 
 
 def _keep_first(best: dict[bytes, _Candidate], text: bytes, candidate: _Candidate) -> None:

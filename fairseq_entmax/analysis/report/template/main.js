@@ -13,7 +13,6 @@ function showOwn() {
     search === null ? "" : ` The translation is the model's own: ${search}.`,
     data.own.words ? " Maps are of words, numbers of the model’s tokens." : "",
   );
-  byId("classes-of-each").hidden = true;
   byId("roles-hint").textContent = "No roles are named here: the queries are too few to say what a head does.";
   byId("role-words").replaceChildren(
     element("dt", {}, "none"),
@@ -35,7 +34,6 @@ function showSelected(head) {
 showSummary();
 showModels();
 showMeanings();
-setUpClasses();
 showEvidence();
 onSelect(showSelected);
 onSelect(showDetails);
@@ -54,7 +52,6 @@ systemTheme.addEventListener("change", () => {
     showOverview();
     renderMaps();
   }
-  showTexts();
 });
 await setUpOverview();
 document.documentElement.dataset.ready = "true";

@@ -23,12 +23,10 @@ function dataInWords(data) {
       counts: [`${plural(data.sentences, "sample")} ${cut}`, `${grouped(data.target_tokens)} tokens`],
     };
   }
-  if (data.kind === "labelled") {
-    const few = data.labels.length <= 6 ? `: ${data.labels.join(", ")}` : "";
-    const texts = plural(data.sentences, "text");
+  if (data.kind === "labelled" || data.kind === "masked") {
     return {
-      title: `${data.labels.length} classes of texts${few}`,
-      counts: [texts, `${grouped(data.source_tokens)} tokens`],
+      title: data.kind === "labelled" ? "Texts with labels" : "Text with masked words",
+      counts: [plural(data.sentences, "text"), `${grouped(data.source_tokens)} tokens`],
     };
   }
   const tokens = `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`;
@@ -42,15 +40,8 @@ const STYLES = {
   tenths: (value) => decimal(value, 1),
   thousandths: decimal,
   percent,
-  pooling: (pooling) => (pooling ? poolingMappings(pooling) : NOTHING),
   percent_tenths: (value) => percent(value, 1),
 };
-
-/* What pools by which mapping, the mapping alone where it is one. */
-function poolingMappings(pooling) {
-  const mappings = new Set(pooling.map(({ mapping }) => mapping));
-  return mappings.size === 1 ? [...mappings][0] : pooling.map(({ name, mapping }) => `${name}: ${mapping}`).join(", ");
-}
 
 function showModels() {
   const rows = report.models.map((_, number) => report.modelColumns.map(([, style, values]) => STYLES[style](values[number])));

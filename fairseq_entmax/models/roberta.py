@@ -1,0 +1,37 @@
+"""The model ``entmax_roberta`` and its architectures.
+
+It is fairseq's ``roberta``, an encoder alone that fills in masked words and classifies texts, with
+another mapping from attention scores to weights: ``roberta_base`` is ``entmax_roberta_base``.
+"""
+
+from __future__ import annotations
+
+from fairseq.models import register_model
+from fairseq.models.roberta import RobertaModel
+from torch import nn
+
+from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts
+
+
+@register_model("entmax_roberta")
+class EntmaxRobertaModel(AdaptiveModel, RobertaModel):
+    """fairseq's ``roberta`` with alpha-entmax attention.
+
+    Takes every option of fairseq's ``roberta``, and those of :mod:`fairseq_entmax.models.config` that
+    fit an encoder alone. A checkpoint of a stock ``roberta`` can be loaded: what it lacks starts as in
+    a new model, and is logged.
+
+    Source: Liu et al. 2019, *RoBERTa: A Robustly Optimized BERT Pretraining Approach*.
+    """
+
+    attentions = (ENCODER_SELF,)
+
+    def scriptable_form(self) -> nn.Module:
+        raise ValueError(
+            "a roberta cannot be scripted or exported as a whole, as fairseq's own cannot: script "
+            "model.encoder.sentence_encoder, which gives the states of the words"
+        )
+
+
+register_counterparts("roberta", EntmaxRobertaModel)

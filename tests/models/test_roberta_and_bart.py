@@ -1,0 +1,258 @@
+"""RoBERTa and BART: with softmax they are fairseq's to the bit, and a checkpoint of theirs continues."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
+from fairseq.criterions.sentence_prediction import (
+    SentencePredictionConfig,
+    SentencePredictionCriterion,
+)
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
+
+from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel
+from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
+from fairseq_entmax.pruning import prune_state
+from tests.support import (
+    EVERY_MAPPING,
+    TINY,
+    assert_steps_equal_the_whole_pass,
+    batch,
+    classification_task,
+    padded,
+    spread_scores,
+    tiny_task,
+)
+
+ROBERTA, BART = "roberta_base", "bart_base"
+DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
+HEAD = "sentence_classification_head"
+
+
+def task_of(stock):
+    return classification_task() if stock == ROBERTA else tiny_task()
+
+
+def build(stock, ours=True, seed=1, head=True, **options):
+    """A tiny model of either, with a head for three classes, and its ``settings``."""
+    task, name = task_of(stock), f"entmax_{stock}" if ours else stock
+    if ours:
+        options = {"attn_mapping": "softmax", **options}
+    args = Namespace(arch=name, task="", **{**TINY, "max_positions": 64, **options})
+    ARCH_CONFIG_REGISTRY[name](args)
+    torch.manual_seed(seed)
+    model = ARCH_MODEL_REGISTRY[name].build_model(args, task)
+    model.settings = args
+    if head:
+        model.register_classification_head(HEAD, num_classes=3)
+    return model.eval()
+
+
+def texts(seed=0):
+    """Two texts between ``<s>`` and ``</s>``, with padding."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(4, 24, (n,), generator=generator).tolist() for n in (7, 4)]
+    return padded([[0, *row, 2] for row in rows])
+
+
+def masked(seed=0):
+    tokens = texts(seed)
+    is_asked = torch.zeros_like(tokens, dtype=torch.bool)
+    is_asked[:, 2:4] = True
+    target = tokens.masked_fill(~is_asked, 1)
+    # Any word stands for <mask>, which this dictionary lacks
+    net_input = {"src_tokens": tokens.masked_fill(is_asked, 5), "src_lengths": (tokens != 1).sum(1)}
+    return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
+
+
+def labelled(seed=0):
+    tokens = texts(seed)
+    net_input = {"src_tokens": tokens, "src_lengths": (tokens != 1).sum(1)}
+    target = torch.tensor([[seed], [2]])
+    return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
+
+
+def masked_loss(model, seed):
+    criterion = MaskedLmLoss(MaskedLmConfig(), task_of(ROBERTA))
+    return criterion(model, masked(seed))[0]
+
+
+def class_loss(model, seed):
+    criterion = SentencePredictionCriterion(SentencePredictionConfig(), task_of(ROBERTA))
+    return criterion(model, labelled(seed))[0]
+
+
+def translation_loss(model, seed):
+    criterion = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1)
+    return criterion(model, batch([5, 7], [6 + seed, 3]))[0]
+
+
+def logits(model):
+    if isinstance(model, ARCH_MODEL_REGISTRY[BART]):
+        return model(**batch([5, 7], [6, 3])["net_input"])[0]
+    return model(texts())[0]
+
+
+# -- the control -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stock", "number", "model_class"),
+    [("roberta", 5, EntmaxRobertaModel), ("bart", 5, EntmaxBARTModel)],
+)
+def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults(
+    stock, number, model_class
+):
+    names = ARCH_MODEL_INV_REGISTRY[stock]
+    assert len(names) >= number
+    for name in names:
+        ours, theirs = Namespace(), Namespace()
+        ARCH_CONFIG_REGISTRY[f"entmax_{name}"](ours)
+        ARCH_CONFIG_REGISTRY[name](theirs)
+        assert vars(theirs).items() <= vars(ours).items()
+        assert ours.attn_mapping == "entmax"
+        assert ARCH_MODEL_REGISTRY[f"entmax_{name}"] is model_class
+
+
+@pytest.mark.parametrize(
+    ("stock", "loss_of", "options"),
+    [
+        (ROBERTA, masked_loss, {}),
+        (ROBERTA, masked_loss, {"encoder_normalize_before": True, "untie_weights_roberta": True}),
+        (ROBERTA, masked_loss, {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}),
+        (ROBERTA, class_loss, {}),
+        (BART, translation_loss, {}),
+        (BART, translation_loss, {"decoder_normalize_before": True, "no_scale_embedding": False}),
+    ],
+)
+def test_several_updates_have_fairseqs_losses_to_the_bit(stock, loss_of, options):
+    courses = []
+    for is_ours in (True, False):
+        model = build(stock, is_ours, **options, **DROPOUT).train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        losses = []
+        for update in range(4):
+            torch.manual_seed(update)
+            loss = loss_of(model, update % 2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        courses.append((losses, model.state_dict()))
+    (ours, our_weights), (theirs, weights) = courses
+    assert ours == theirs
+    assert ours[2] != ours[0]
+    # What encoder and decoder give each other's weights is summed in another order
+    tolerance = {"atol": 0, "rtol": 0} if stock == ROBERTA else {"atol": 1e-4, "rtol": 1e-5}
+    for name, value in weights.items():
+        torch.testing.assert_close(our_weights[name], value, **tolerance)
+
+
+@pytest.mark.parametrize("stock", [ROBERTA, BART])
+def test_the_same_seed_gives_the_same_weights_with_another_mapping(stock):
+    theirs = build(stock, ours=False).state_dict()
+    ours = build(stock, attn_mapping="sparsemax,entmax").state_dict()
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+
+
+@pytest.mark.parametrize("stock", [ROBERTA, BART])
+def test_a_stock_checkpoint_is_taken_for_its_counterpart_and_gives_its_logits(stock):
+    theirs = build(stock, ours=False)
+    settings = Namespace(**{**vars(theirs.settings), "arch": stock})
+    as_ours(settings)
+    assert (settings.arch, settings.attn_mapping) == (f"entmax_{stock}", "softmax")
+    same, sparse = build(stock, seed=2), build(stock, seed=2, attn_mapping="entmax:alpha=1.5")
+    for model in (same, sparse):
+        model.load_state_dict(theirs.state_dict())
+    assert torch.equal(logits(same), logits(theirs))
+    assert not torch.equal(logits(sparse), logits(theirs))
+
+
+def test_a_roberta_with_the_names_of_older_releases_loads():
+    theirs = build(ROBERTA, ours=False)
+    named = {
+        name.replace("encoder.sentence_encoder", "decoder.sentence_encoder"): value
+        for name, value in theirs.state_dict().items()
+    }
+    ours = build(ROBERTA, seed=2)
+    ours.load_state_dict(named)
+    assert torch.equal(logits(ours), logits(theirs))
+
+
+def test_what_bart_writes_is_fairseqs_to_the_bit():
+    task, sample = tiny_task(), batch([5, 5], [4, 4])
+    found = []
+    for is_ours in (True, False):
+        model = spread_scores(build(BART, is_ours))
+        generator = task.build_generator([model], Namespace(beam=3, max_len_a=0, max_len_b=9))
+        hypotheses = task.inference_step(generator, [model], sample)
+        found.append(
+            [[(h["tokens"].tolist(), h["score"].item()) for h in one] for one in hypotheses]
+        )
+    assert found[0] == found[1]
+
+
+# -- mappings, gates, pruning ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapping", ["sparsemax,entmax", "entmax|fusedmax|softmax|entmax"])
+def test_a_roberta_learns_both_tasks_with_mappings_by_layer_and_head(mapping):
+    model = spread_scores(build(ROBERTA, attn_mapping=mapping)).train()
+    for loss_of in (masked_loss, class_loss):
+        before = loss_of(model, 0).item()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss_of(model, 0).backward()
+            optimizer.step()
+        assert loss_of(model, 0).item() < before
+
+
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
+def test_bart_gives_the_same_word_by_word_as_at_once(mapping):
+    model = spread_scores(build(BART, attn_mapping=mapping)).double()
+    assert_steps_equal_the_whole_pass(model, batch([5, 7], [6, 3]))
+
+
+@pytest.mark.parametrize(("stock", "gated"), [(ROBERTA, "encoder-self"), (BART, "cross")])
+def test_a_gated_model_is_pruned_to_one_with_the_same_logits(stock, gated):
+    model = build(stock, attn_mapping="entmax", head_gates=gated)
+    gates = model.head_gates()[gated].values()
+    for gate, is_open in zip(gates, (True, False), strict=True):
+        gate.decide(torch.tensor([is_open, False, False, is_open]))
+    args = Namespace(**vars(model.settings))
+    vars(args).update(arch=f"entmax_{stock}", attn_mapping="entmax", head_gates=gated)
+    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
+    pruned, report = prune_state(state, "gated.pt")
+    assert report.heads_after[gated] == [2, 0]
+    saved = model_of_state(pruned, "small.pt")
+    small = saved.model_class.build_model(saved.args, task_of(stock))
+    small.register_classification_head(HEAD, num_classes=3)
+    small.load_state_dict(pruned["model"], strict=True)
+    torch.testing.assert_close(logits(small.eval()), logits(model))
+
+
+def test_bart_is_scripted_with_its_logits():
+    # fairseq's own heads cannot be scripted
+    model = spread_scores(build(BART, head=False, attn_mapping="sparsemax"))
+    inputs = batch([5, 7], [6, 3])["net_input"]
+    scripted = torch.jit.script(model)
+    found = scripted(inputs["src_tokens"], inputs["src_lengths"], inputs["prev_output_tokens"])[0]
+    torch.testing.assert_close(found, logits(model))
+
+
+# -- what is refused ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head_gates": "cross"}, "this model has no cross attention, only encoder-self"),
+        ({"decoder_self_attn_heads": "3"}, "this model has no decoder-self attention"),
+    ],
+)
+def test_options_of_a_decoder_are_refused_for_a_roberta(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(ROBERTA, **options)
