@@ -13,9 +13,11 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
 from fairseq_entmax.attention import decoding_step, masks
-from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
+from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.projections import weighted_sum
 from fairseq_entmax.attention.request import Answer, Request
+from fairseq_entmax.kernels.inputs import join_heads
+from fairseq_entmax.mappings.base import has_hook
 from fairseq_entmax.mappings.strengths import wide
 
 
@@ -62,9 +64,8 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     probs = attention.mapping(in_full)
     for observer in attention._observers:
         observer(probs)
-    output = attention.output(
-        weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
-    )
+    heads = weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
+    output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
         # As a result of the layer, which --checkpoint-activations gives gradients
         probs = torch.cat([probs, in_full[:, list(attention.scores_of)]], 1)

@@ -18,7 +18,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.tasks import FairseqTask
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.base import has_hook
+from fairseq_entmax.mappings.base import has_hook
 
 # Of fairseq's. Of this package's, those that say so themselves
 READ_SCORES_ALONE = (AdaptiveLoss, CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels import dropout, functions, torch_structured
-from fairseq_entmax.kernels.inputs import ScoreSettings, check_attention, dense_rows, masked_scores
+from fairseq_entmax.kernels.inputs import (
+    ScoreSettings,
+    check_attention,
+    dense_rows,
+    join_heads,
+    masked_scores,
+    split_heads,
+)
 from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import refuse_export
 
@@ -28,6 +35,20 @@ class Inputs(NamedTuple):
     value: Tensor
     epsilon: float | Tensor
     settings: ScoreSettings
+
+    @classmethod
+    def of(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        epsilon: float | Tensor,
+        heads: int | None,
+        settings: ScoreSettings,
+    ) -> Inputs:
+        """Of what :func:`attention` is given."""
+        split = (dense_rows(_split(one, heads)) for one in (query, key, value))
+        return cls(*split, epsilon, settings)
 
 
 class Backend(NamedTuple):
@@ -52,40 +73,55 @@ def attention(
     key: Tensor,
     value: Tensor,
     epsilon: float | Tensor,
+    heads: int | None = None,
     **settings: Any,
 ) -> Tensor:
     """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
 
-    Query, key and value are ``(batch, heads, positions, head_dim)``, of any strides; settings are
-    fields of :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
+    Query, key and value are ``(batch, heads, positions, head_dim)``; or, where the number of heads is
+    given, as projections make them, ``(positions, batch, heads * head_dim)``, so that autograd sees
+    no heads. They are of any strides; settings are fields of
+    :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
 
     Returns:
-        ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
-        (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
-        gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
-        their scores. Differentiable in the first four arguments.
+        As the query is, in its dtype, and positions first in memory. A query that sees no key gets
+        zeros and gives no gradients; others get NaN if their head's epsilon is NaN, or NaN or
+        ``+inf`` is among their scores. Differentiable in the first four arguments.
     """
     refuse_export()
-    inputs = Inputs(
-        *(dense_rows(query), dense_rows(key), dense_rows(value)), epsilon, ScoreSettings(**settings)
-    )
-    check_attention(*inputs)
-    if torch.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in inputs[:4]):
-        output: Tensor = _Attention.apply(backend, *inputs)
+    arguments = query, key, value, epsilon, heads, ScoreSettings(**settings)
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in arguments[:4]):
+        output: Tensor = _Attention.apply(backend, *arguments)
         return output
-    return backend.forward(inputs, False)[0]
+    return _forward(backend, arguments, False)[0]
+
+
+def _forward(
+    backend: Backend, arguments: tuple[Any, ...], keeps: bool
+) -> tuple[Tensor, Sequence[Tensor]]:
+    inputs = Inputs.of(*arguments)
+    check_attention(*inputs)
+    output, kept = backend.forward(inputs, keeps)
+    return _joined(output, arguments[4]), kept
+
+
+def _split(tensor: Tensor, heads: int | None) -> Tensor:
+    return tensor if heads is None else split_heads(tensor, heads)
+
+
+def _joined(tensor: Tensor, heads: int | None) -> Tensor:
+    return tensor if heads is None else join_heads(tensor)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, backend: Backend, *arguments: Any) -> Tensor:
-        inputs = Inputs(*arguments)
-        output, kept = backend.forward(inputs, True)
-        settings = inputs.settings
-        epsilon, ctx.number = functions.as_tensor(inputs.epsilon)
-        ctx.backend, ctx.settings = backend, settings
+        *tensors, epsilon, heads, settings = arguments
+        output, kept = _forward(backend, arguments, True)
+        epsilon, ctx.number = functions.as_tensor(epsilon)
+        ctx.backend, ctx.heads, ctx.settings = backend, heads, settings
         ctx.save_for_backward(
-            *(*inputs[:3], epsilon, *settings[:2], settings.seed),
+            *(*tensors, epsilon, *settings[:2], settings.seed),
             *(output if backend.needs_output else None, *kept),
         )
         return output
@@ -94,32 +130,38 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, epsilon, padding, mask, seed, output, *kept = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
-        inputs = Inputs(query, key, value, ctx.number if epsilon is None else epsilon, settings)
-        wanted = ctx.needs_input_grad[1:5]
+        heads, wanted = ctx.heads, ctx.needs_input_grad[1:5]
+        leaves = query, key, value, ctx.number if epsilon is None else epsilon
         if torch.is_grad_enabled():
-            grads = _gradients_with_graph(inputs, grad, wanted)
-        else:
-            found = ctx.backend.backward(inputs, output, kept, grad, wanted)
-            grads = [one if wants else None for one, wants in zip(found, wanted, strict=True)]
-        return None, *grads, None
+            grads = _gradients_with_graph(leaves, heads, settings, grad, wanted)
+            return None, *grads, None, None
+        output = None if output is None else _split(output, heads)
+        *found, of_epsilon = ctx.backend.backward(
+            *(Inputs.of(*leaves, heads, settings), output, kept, _split(grad, heads), wanted)
+        )
+        return None, *(_joined(one, heads) for one in found), of_epsilon, None, None
 
 
 def _gradients_with_graph(
-    inputs: Inputs, grad: Tensor, wanted: Sequence[bool]
+    inputs: Sequence[Any],
+    heads: int | None,
+    settings: ScoreSettings,
+    grad: Tensor,
+    wanted: Sequence[bool],
 ) -> list[Tensor | None]:
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
-    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
-    query, key, value, epsilon = own
+    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs]
+    query, key, value, epsilon, _ = Inputs.of(*own, heads, settings)
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.float().view(1, -1, 1, 1)
-    scores = masked_scores(query, key, inputs.settings)
+    scores = masked_scores(query, key, settings)
     probs = functions.map_rows(torch_structured, scores, PLAIN, epsilon)
-    if inputs.settings.dropout:
-        assert inputs.settings.seed is not None
-        chances = inputs.settings.dropout, inputs.settings.seed
+    if settings.dropout:
+        assert settings.seed is not None
+        chances = settings.dropout, settings.seed
         probs = probs * dropout.factors(tuple(probs.shape), *chances, probs.device)
-    output = (probs @ value.float()).to(query.dtype)
+    output = _joined((probs @ value.float()).to(query.dtype), heads)
     leaves = [one for one, wants in zip(own, wanted, strict=True) if wants]
     found = iter(torch.autograd.grad(output, leaves, grad, create_graph=True))
     return [next(found) if wants else None for wants in wanted]

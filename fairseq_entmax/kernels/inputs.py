@@ -102,6 +102,17 @@ def dense_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
+def split_heads(joined: Tensor, heads: int) -> Tensor:
+    """``(positions, batch, heads * head_dim)`` to ``(batch, heads, positions, head_dim)``."""
+    positions, batch, width = joined.shape
+    return joined.view(positions, batch, heads, width // heads).permute(1, 2, 0, 3)
+
+
+def join_heads(split: Tensor) -> Tensor:
+    """``(batch, heads, positions, head_dim)`` to ``(positions, batch, heads * head_dim)``."""
+    return split.permute(2, 0, 1, 3).flatten(2)
+
+
 def positions_first(like: Tensor) -> Tensor:
     """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
     batch, heads, positions, head_dim = like.shape
@@ -110,7 +121,8 @@ def positions_first(like: Tensor) -> Tensor:
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
     """Epsilon of each head as the library in C reads it: ``(heads,)``, float32."""
-    return torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
+    values = torch.as_tensor(epsilon, dtype=torch.float32)
+    return (values if values.shape == (heads,) else values.expand(heads)).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:

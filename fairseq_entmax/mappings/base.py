@@ -8,6 +8,7 @@ subclasses :class:`Mapping` and gets one line in ``registry.py``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -152,13 +153,12 @@ class Mapping(nn.Module):
         return None
 
     def is_fused_forward(self) -> bool:
-        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed since."""
-        return self._is_of_forward("fused")
+        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
+        return self._is_of_forward("fused") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
-        kind: Any = type(self)
-        owner = next(base for base in kind.__mro__ if method in vars(base))
-        return kind.forward is owner.forward and "forward" not in vars(self)
+        kind = type(self)
+        return "forward" not in self.__dict__ and _is_owner(kind, kind.forward, method)
 
     def exported(self) -> nn.Module:
         """:meth:`scriptable`, or its ValueError where it does not speak of this :meth:`forward`."""
@@ -199,6 +199,23 @@ class Mapping(nn.Module):
         if self.rise is None:
             state_dict.pop(f"{prefix}{RISE}.updates", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+@functools.cache
+def _is_owner(kind: Any, forward: Any, method: str) -> bool:
+    """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
+    owner = next(base for base in kind.__mro__ if method in vars(base))
+    return forward is owner.forward
+
+
+def has_hook(module: Any) -> bool:
+    """Whether somebody sees, or changes, what a module does."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
 
 
 class OfHeads(Mapping):

@@ -63,16 +63,19 @@ def _blocks_and_threads(query: Tensor, key: Tensor) -> tuple[int, int]:
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    """The output, and where each query's support begins, the last one's ends; keys; probabilities."""
+    """The output, and where each query's support begins and the last one's ends; keys, probabilities.
+
+    The two are ``(2, keys of all)``, of which the bits of the second are of float32.
+    """
     query, key, value, settings = inputs.query, inputs.key, inputs.value, inputs.settings
     output, epsilon = positions_first(query), epsilon_of_heads(inputs.epsilon, query.size(1))
     blocks, threads = _blocks_and_threads(query, key)
-    starts = few = kept = None
+    starts = support = kept = None
     failed = 0
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
         if key.size(2) <= FEW_KEYS:
-            few = _empty(blocks * lanes() * key.size(2))
+            support = _empty(blocks * lanes() * key.size(2))
         else:
             kept = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
@@ -83,26 +86,31 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         failed = library().entmax_attention_forward(
             shape,
             *map(_matrices, (query, key, value, output)),
-            *(address(starts), kept, *map(address, few or (None, None))),
-            threads,
+            *(address(starts), kept, *_addresses(support), threads),
         )
     if starts is None:
         check(failed)
         return output, ()
     total = int(starts[-1])
-    keys, probs = few or (_empty(0) if failed else _empty(total))
-    if few and 2 * total < keys.numel():  # no more than twice what is needed stays
-        keys, probs = keys[:total].clone(), probs[:total].clone()
-    elif kept is not None:
-        own = None if failed else keys.data_ptr()
-        library().entmax_attention_take(kept, address(starts), len(kept), own, address(probs))
+    if support is None:
+        support = _empty(0 if failed else total)
+        places = (None, None) if failed else _addresses(support)
+        library().entmax_attention_take(kept, address(starts), len(kept), *places)
+    elif 2 * total < support.size(1):  # no more than twice what is needed stays
+        support = support[:, :total].clone()
     check(failed)
-    return output, (starts, keys[:total], probs[:total])
+    return output, (starts, support)
 
 
-def _empty(number: int) -> tuple[Tensor, Tensor]:
+def _empty(number: int) -> Tensor:
     """Room for so many keys and their probabilities."""
-    return torch.empty(number, dtype=torch.int32), torch.empty(number, dtype=torch.float32)
+    return torch.empty((2, number), dtype=torch.int32)
+
+
+def _addresses(support: Tensor | None) -> tuple[int, int]:
+    """Where keys are, and their probabilities."""
+    start = address(support)
+    return start, 0 if support is None else start + support.nbytes // 2
 
 
 def _backward(
@@ -119,13 +127,12 @@ def _backward(
         gradients = b"".join(map(_matrices, (*rows, *grads)))
         gradients += struct.pack("P", address(for_epsilon))
         shape = _shape(inputs, epsilon, None, None)  # the support has what masks leave
-        starts, keys, probs = (tensor.contiguous() for tensor in kept)
-        for_scores = torch.empty_like(probs)
-        weights = torch.empty_like(probs) if inputs.settings.dropout else None
+        starts, support = (tensor.contiguous() for tensor in kept)
+        for_scores = torch.empty(support.size(1))
+        weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
         failed = library().entmax_attention_backward(
-            *(shape, gradients),
-            *map(address, (starts, keys, probs, for_scores, weights)),
-            _blocks_and_threads(query, key)[1],
+            *(shape, gradients, address(starts), *_addresses(support)),
+            *(address(for_scores), address(weights), _blocks_and_threads(query, key)[1]),
         )
         check(failed)
     else:
