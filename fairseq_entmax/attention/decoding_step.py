@@ -52,10 +52,8 @@ def _heads_and_probs(
         return None
     new: tuple[Tensor, Tensor] | None = None
     if isinstance(cache, HypothesesCache):
-        cached = cache.with_room(attention.beam_size)
         new = attention.keys_and_values(query, None, None)
-    else:
-        cached = cache.cached()
+    cached = cache.cached(attention.beam_size)
     projected = attention.q_proj(query)
     return step(projected, cached, cache.epsilon, attention.scaling, new, request.wants_weights)
 

@@ -109,8 +109,8 @@ def softmax_attention(
         padding = query.new_zeros(key_padding_mask.shape)
         padding = padding.masked_fill(key_padding_mask, -torch.inf)[:, None, None]
         mask = padding if mask is None else mask + padding
-    split = (split_heads(one, heads) for one in (query, key, value))
+    query, key, value = (split_heads(one, heads) for one in (query, key, value))
     output = functional.scaled_dot_product_attention(
-        *split, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
     )
     return join_heads(output)

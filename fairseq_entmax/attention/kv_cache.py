@@ -35,6 +35,10 @@ class Cache(Mapping[str, "Tensor | None"]):
         """How many there are."""
         return self._origins.size(0)
 
+    def cached(self, beam: int) -> Cached:
+        """What a kernel reads in a step; so many hypotheses in a row are of a sentence."""
+        raise NotImplementedError
+
     def reorder(self, new_order: Tensor) -> None:
         """Select hypotheses."""
         self._origins = self._origins.index_select(0, new_order)
@@ -67,8 +71,7 @@ class SourceCache(Cache):
         tensor = {KEY: self._key, VALUE: self._value, PADDING: self._padding}[name]
         return None if tensor is None else tensor[self._origins[:: self._beam].long()]
 
-    def cached(self) -> Cached:
-        """What a kernel reads."""
+    def cached(self, beam: int) -> Cached:
         number = self._key.size(2)
         return Cached(self._key, self._value, number, self._origins, self._padding, self._together)
 
@@ -90,8 +93,8 @@ class HypothesesCache(Cache):
     def __getitem__(self, name: str) -> Tensor:
         return self._gathered({KEY: self._key, VALUE: self._value}[name])
 
-    def with_room(self, beam: int) -> Cached:
-        """What a kernel writes one more position to; so many hypotheses in a row are of a sentence."""
+    def cached(self, beam: int) -> Cached:
+        """As for any cache, with room for one more position, which the kernel writes."""
         hypotheses, room = self._origins.shape
         if self._number == room or hypotheses > self._key.size(0):
             self._move(max(_ROOM, 2 * self._number))

@@ -47,8 +47,8 @@ class Inputs(NamedTuple):
         settings: ScoreSettings,
     ) -> Inputs:
         """Of what :func:`attention` is given."""
-        split = (dense_rows(_split(one, heads)) for one in (query, key, value))
-        return cls(*split, epsilon, settings)
+        query, key, value = (dense_rows(_split(one, heads)) for one in (query, key, value))
+        return cls(query, key, value, epsilon, settings)
 
 
 class Backend(NamedTuple):
@@ -143,7 +143,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _gradients_with_graph(
-    inputs: Sequence[Any],
+    inputs: tuple[Tensor, Tensor, Tensor, Any],
     heads: int | None,
     settings: ScoreSettings,
     grad: Tensor,
@@ -152,7 +152,7 @@ def _gradients_with_graph(
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
     own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs]
-    query, key, value, epsilon, _ = Inputs.of(*own, heads, settings)
+    query, key, value, epsilon, _ = Inputs.of(own[0], own[1], own[2], own[3], heads, settings)
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.float().view(1, -1, 1, 1)
     scores = masked_scores(query, key, settings)

@@ -116,7 +116,8 @@ def join_heads(split: Tensor) -> Tensor:
 def positions_first(like: Tensor) -> Tensor:
     """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
     batch, heads, positions, head_dim = like.shape
-    return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)
+    strides = (heads * head_dim, head_dim, batch * heads * head_dim, 1)
+    return like.new_empty_strided((batch, heads, positions, head_dim), strides)
 
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:

@@ -113,7 +113,7 @@ class Mapping(nn.Module):
 
     def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
         """A number that has risen to ``value`` from where it makes softmax of the mapping."""
-        risen = self.risen
+        risen = 1.0 if self.rise is None else self.risen
         return value if risen == 1.0 else softmax + risen * (value - softmax)
 
     def head_values(self) -> dict[str, Tensor]:
@@ -157,7 +157,7 @@ class Mapping(nn.Module):
         return self._is_of_forward("fused") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
-        kind = type(self)
+        kind: Any = type(self)
         return "forward" not in self.__dict__ and _is_owner(kind, kind.forward, method)
 
     def exported(self) -> nn.Module:

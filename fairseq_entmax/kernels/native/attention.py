@@ -92,13 +92,14 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         check(failed)
         return output, ()
     total = int(starts[-1])
-    if support is None:
+    if kept is not None:
         support = _empty(0 if failed else total)
         places = (None, None) if failed else _addresses(support)
         library().entmax_attention_take(kept, address(starts), len(kept), *places)
-    elif 2 * total < support.size(1):  # no more than twice what is needed stays
-        support = support[:, :total].clone()
     check(failed)
+    assert support is not None
+    if 2 * total < support.size(1):  # no more than twice what is needed stays
+        support = support.narrow(1, 0, total).clone()
     return output, (starts, support)
 
 
