@@ -67,12 +67,13 @@ class Mapping(nn.Module):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> Mapping:
         """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
-            parameters: what stood behind the name, names to values, both as text.
+            parameters: what stood behind the name, names to values as text; and, of what did not,
+                the values of options that stand for it, such as ``--alpha-init``.
             num_heads: number of heads of the scores, 1 or more.
             generator: where random starting values come from; None is torch's own.
 

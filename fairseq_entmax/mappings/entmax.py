@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ class Entmax(OfHeads):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         mapping = cls(

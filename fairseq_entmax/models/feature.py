@@ -63,7 +63,7 @@ class ModelOptions:
         self.specs: dict[str, list[LayerSpec]] = attention.specs
         self.heads: dict[str, list[int]] = attention.heads
         self.places: dict[str, int] = attention.places
-        self.mapping_defaults: dict[str, str] = attention.mapping_defaults
+        self.mapping_defaults: dict[str, Any] = attention.mapping_defaults
         self.copy, self.pooling = map(self.features.get, ("copy", "pooling"))
         for feature in self.features.values():
             feature.fit(self, args)

@@ -58,7 +58,7 @@ class Pooling(Feature):
         "--pooling-mapping",
     )
     specs: dict[str, LayerSpec] = field(init=False, default_factory=dict)
-    mapping_defaults: dict[str, str] = field(init=False, default_factory=dict)
+    mapping_defaults: dict[str, Any] = field(init=False, default_factory=dict)
 
     def fit(self, options: ModelOptions, args: Any) -> None:
         heads, width = self.pooling_heads, int(args.encoder_embed_dim)
