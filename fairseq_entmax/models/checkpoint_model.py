@@ -13,7 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
+from fairseq_entmax.attentions import ATTENTIONS, Place, weights_of_attentions
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.feature import ModelOptions
@@ -140,16 +140,14 @@ def as_ours(settings: Any) -> None:
 
 def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
-    for key, value in weights.items():
-        located = place_of(key)
-        if located is not None and located[0].attention in options.heads:
-            place, module, name = located
-            parts.setdefault((place, module), {})[name] = value
+    for key, (place, path, name) in weights_of_attentions(weights).items():
+        if place.attention in options.heads:
+            parts.setdefault((place, path), {})[name] = weights[key]
     attentions = []
-    for (place, module), own in parts.items():
+    for (place, path), own in parts.items():
         heads = options.heads[place.attention][place.layer]
         spec = options.specs[place.attention][place.layer]
-        attentions.append(SavedAttention(*place, module, heads, spec, own))
+        attentions.append(SavedAttention(*place, path, heads, spec, own))
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import Gate, MultiheadAttention
-from fairseq_entmax.attentions import Place, place_of
+from fairseq_entmax.attentions import Place, weights_of_attentions
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.feature import ModelOptions
 
@@ -156,5 +156,4 @@ def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
 
 def _places(state_dict: Collection[str]) -> set[Place]:
     """The attentions that a state dict has weights of."""
-    located = map(place_of, state_dict)
-    return {place for place, _, _ in filter(None, located)}
+    return {weight.place for weight in weights_of_attentions(state_dict).values()}
