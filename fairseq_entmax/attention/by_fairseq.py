@@ -18,7 +18,7 @@ from fairseq_entmax.attention.projections import weighted_sum
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.inputs import join_heads
 from fairseq_entmax.mappings.base import has_hook
-from fairseq_entmax.mappings.strengths import wide
+from fairseq_entmax.mappings.strengths import in_full_precision
 
 
 def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
@@ -60,7 +60,7 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
         return scores, values
     assert attention.mapping is not None
     queries, batch = request.query.shape[:2]
-    in_full = wide(scores).view(batch, attention.num_heads, queries, -1)
+    in_full = in_full_precision(scores).view(batch, attention.num_heads, queries, -1)
     probs = attention.mapping(in_full)
     for observer in attention._observers:
         observer(probs)

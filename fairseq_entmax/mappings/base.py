@@ -158,8 +158,10 @@ class Mapping(nn.Module):
         return self._is_of_forward("fused") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
-        kind: Any = type(self)
-        return "forward" not in self.__dict__ and _is_owner(kind, kind.forward, method)
+        mapping_class: Any = type(self)
+        return "forward" not in self.__dict__ and _is_owner(
+            mapping_class, mapping_class.forward, method
+        )
 
     def exported(self) -> nn.Module:
         """:meth:`scriptable`, or its ValueError where it does not speak of this :meth:`forward`."""
@@ -182,14 +184,14 @@ class Mapping(nn.Module):
                 part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
 
     def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
-        names = [name for name, own in self._parameters.items() if own is not None]
+        names = [name for name, parameter in self._parameters.items() if parameter is not None]
         if names:
             factors.convert(state_dict, prefix, names, self.lr_factor)
 
     def _save_factor(self) -> None:
         """Have checkpoints say by which factor our own parameters are stored, where it is not 1."""
         if self.lr_factor != NO_FACTOR and any(
-            own is not None for own in self._parameters.values()
+            parameter is not None for parameter in self._parameters.values()
         ):
             self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
 
@@ -203,9 +205,9 @@ class Mapping(nn.Module):
 
 
 @functools.cache
-def _is_owner(kind: Any, forward: Any, method: str) -> bool:
+def _is_owner(mapping_class: Any, forward: Any, method: str) -> bool:
     """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
-    owner = next(base for base in kind.__mro__ if method in vars(base))
+    owner = next(base for base in mapping_class.__mro__ if method in vars(base))
     return forward is owner.forward
 
 
@@ -262,12 +264,16 @@ class OfHeads(Mapping):
     @property
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
-        return tuple(name for name, own in names if getattr(self, own) is not None)
+        return tuple(name for name, attribute in names if getattr(self, attribute) is not None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():
-            own = self.parameter_of[name]
-            setattr(self, own, nn.Parameter(getattr(self, own).detach()[list(indices)].clone()))
+            attribute = self.parameter_of[name]
+            setattr(
+                self,
+                attribute,
+                nn.Parameter(getattr(self, attribute).detach()[list(indices)].clone()),
+            )
 
     def extra_repr(self) -> str:
         fixed = self.numbers().items()

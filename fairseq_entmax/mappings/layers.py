@@ -67,8 +67,12 @@ class HeadsSpec:
 
     def keep_heads(self, indices: Sequence[int]) -> LayerSpec:
         """Of the layer without all heads but these; a single mapping where they have the same."""
-        kept = tuple(self.heads[head] for head in indices)
-        return HeadsSpec(kept) if len(set(map(str, kept))) > 1 else (kept or self.heads)[0]
+        remaining = tuple(self.heads[head] for head in indices)
+        return (
+            HeadsSpec(remaining)
+            if len(set(map(str, remaining))) > 1
+            else (remaining or self.heads)[0]
+        )
 
 
 # What a text says of one layer
@@ -182,5 +186,5 @@ def _check_share(share: str, text: str) -> None:
 
 def _with_repeats(texts: Iterable[str], between: str) -> str:
     """``a``, ``b``, ``b`` to ``a,b*2``."""
-    runs = ((text, len(list(own))) for text, own in itertools.groupby(texts))
+    runs = ((text, len(list(run))) for text, run in itertools.groupby(texts))
     return between.join(text if count == 1 else f"{text}*{count}" for text, count in runs)

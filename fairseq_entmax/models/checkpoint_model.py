@@ -82,9 +82,9 @@ class SavedModel:
         for name in pooling.specs:
             start = f"poolings.{name}.mapping."
             weights = self.state["model"].items()
-            own = {key.removeprefix(start): v for key, v in weights if key.startswith(start)}
+            part = {key.removeprefix(start): v for key, v in weights if key.startswith(start)}
             mappings[name] = pooling.build(name, torch.Generator())
-            _load_part(mappings[name], own, start, self.path)
+            _load_part(mappings[name], part, start, self.path)
             mappings[name].double()
         return mappings
 
@@ -102,8 +102,8 @@ class SavedModel:
 def read_model(path: str) -> SavedModel:
     """Read which model is in a checkpoint; nothing in it is run."""
     if not os.path.isfile(path):
-        kind = "is no file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"there is no checkpoint {path}, it {kind}")
+        problem = "is no file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"there is no checkpoint {path}, it {problem}")
     return model_of_state(checkpoints.load_checkpoint(path), path)
 
 
@@ -144,10 +144,10 @@ def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[Save
         if place.attention in options.heads:
             parts.setdefault((place, path), {})[name] = weights[key]
     attentions = []
-    for (place, path), own in parts.items():
+    for (place, path), part in parts.items():
         heads = options.heads[place.attention][place.layer]
         spec = options.specs[place.attention][place.layer]
-        attentions.append(SavedAttention(*place, path, heads, spec, own))
+        attentions.append(SavedAttention(*place, path, heads, spec, part))
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
 
@@ -159,7 +159,7 @@ def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path:
     try:
         module.load_state_dict(dict(weights))
     except (RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         raise ValueError(
-            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {said:.600}"
+            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {message:.600}"
         ) from error

@@ -195,8 +195,8 @@ class AttentionHeads(Feature):
 
     def _mapping_option(self, attention: str) -> str:
         """The option that names the mapping of an attention."""
-        own = MAPPING_OPTIONS[attention]
-        return "attn_mapping" if getattr(self, own) is None else own
+        option = MAPPING_OPTIONS[attention]
+        return "attn_mapping" if getattr(self, option) is None else option
 
     def _mappings(self, args: Any, attention: str) -> list[LayerSpec]:
         """The mapping of each layer of an attention."""
