@@ -66,28 +66,21 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
 
     def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
         """Have these heads, in the place of as many or more."""
+        if self.bias_k is not None or self.add_zero_attn:
+            raise ValueError(
+                "add_bias_kv and add_zero_attn give an attention a key that is no word: leave them out"
+            )
         if heads.number != self.num_heads:
             if not 0 <= heads.number < self.num_heads:
                 raise ValueError(
                     f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
                 )
-            if self.bias_k is not None:
-                raise ValueError("an attention with add_bias_kv keeps all its heads")
             keep_first_heads(self, heads.number, q_noise, block_size)
         mapping, gate = heads.mapping, heads.gate
         if (mapping is None) != (self.num_heads == 0):
             raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
         if gate is not None and gate.num_heads != self.num_heads:
             raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
-        # Than there are words
-        self.has_more_keys = self.bias_k is not None or self.add_zero_attn
-        if mapping is not None and mapping.needs_words_alone and self.has_more_keys:
-            option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
-            raise ValueError(
-                f"an attention with {option} has a key that is no word, and no place for a mapping "
-                f"by the order and number of words, such as fusedmax: drop {option}, or use another "
-                f"mapping than {type(mapping).__name__}"
-            )
         self.mapping = mapping
         self.gate = gate
         self.filled: list[str] = []

@@ -85,7 +85,6 @@ def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
         is_other
         or attention.training
         or (dropout.p > 0 and dropout.apply_during_inference)
-        or attention.has_more_keys
         or query.size(0) != 1
         or torch.is_grad_enabled()
         or query.device.type != "cpu"

@@ -39,7 +39,7 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
     query, attn_mask, padding = request.query, request.attn_mask, request.key_padding_mask
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
-    if attention.has_more_keys or (drops and (dropout.p >= 1 or _is_changed(dropout))):
+    if drops and (dropout.p >= 1 or _is_changed(dropout)):
         return None
     if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
         return None

@@ -48,8 +48,6 @@ class Mapping(nn.Module):
             model makes mappings of the same class use the same parameters.
         lr_factor: what its own parameters have to be multiplied by. Parameters of a state dict
             that were stored by another factor are converted as they are loaded.
-        needs_words_alone: whether keys have to be words in their order, so that an attention with
-            ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
         is_softmax: whether it is softmax whatever it is trained with, so that torch's own
             attention can take its place.
         rise: from softmax to the mapping itself in the first updates; None where it has none.
@@ -58,7 +56,6 @@ class Mapping(nn.Module):
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
     lr_factor = NO_FACTOR
-    needs_words_alone = False
     is_softmax = False
 
     def __init__(self) -> None:

@@ -155,10 +155,6 @@ class Entmax(OfHeads):
         """Whether a strength is above 0, or may become so."""
         return bool(self._kind) and self.fixed_strength != 0.0
 
-    @property
-    def needs_words_alone(self) -> bool:  # type: ignore[override]
-        return self.is_structured
-
     def numbers(self) -> dict[str, float | Tensor]:
         strength = self.strength
         return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})

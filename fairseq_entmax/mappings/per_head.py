@@ -133,10 +133,6 @@ class HeadsApart(Mapping):
             part.is_fused_forward() for part in self._mappings()
         )
 
-    @property
-    def needs_words_alone(self) -> bool:  # type: ignore[override]
-        return any(part.needs_words_alone for part in self._mappings())
-
     def extra_repr(self) -> str:
         return f"part_of={self.part_of}"
 

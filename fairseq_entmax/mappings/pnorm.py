@@ -48,7 +48,6 @@ class SqPNormMax(OfHeads):
     text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR, WARMUP)
     parameter_of: ClassVar = {"p": "p_logit"}
     start_of: ClassVar = {"p_init": "p"}
-    needs_words_alone = True
 
     def __init__(
         self,
