@@ -25,6 +25,8 @@ from fairseq_entmax.kernels.native.library import address, check, lanes, library
 
 # For the support of so few keys there is room from the start: it need not be put together
 FEW_KEYS = 160
+# No more than twice what is needed stays, where it is for more keys of all queries than these
+_MUCH = 2**16
 
 
 # Matrices and Shape of attention.h, with the Dropout of dropout.h
@@ -91,15 +93,14 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     if starts is None:
         check(failed)
         return output, ()
-    total = int(starts[-1])
     if kept is not None:
-        support = _empty(0 if failed else total)
+        support = _empty(0 if failed else int(starts[-1]))
         places = (None, None) if failed else _addresses(support)
         library().entmax_attention_take(kept, address(starts), len(kept), *places)
     check(failed)
     assert support is not None
-    if 2 * total < support.size(1):  # no more than twice what is needed stays
-        support = support.narrow(1, 0, total).clone()
+    if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
+        support = support.narrow(1, 0, int(starts[-1])).clone()
     return output, (starts, support)
 
 
