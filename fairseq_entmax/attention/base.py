@@ -106,6 +106,10 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         finally:
             self._observers.remove(observer)
 
+    def queries(self, query: Tensor) -> Tensor:
+        """Queries ``(queries, batch, width of the heads)``."""
+        return self.q_proj(query)
+
     def keys_and_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None
     ) -> tuple[Tensor, Tensor]:

@@ -54,8 +54,8 @@ def _heads_and_probs(
     if isinstance(cache, HypothesesCache):
         new = attention.keys_and_values(query, None, None)
     cached = cache.cached(attention.beam_size)
-    projected = attention.q_proj(query)
-    return step(projected, cached, cache.epsilon, attention.scaling, new, request.wants_weights)
+    queries = attention.queries(query)
+    return step(queries, cached, cache.epsilon, attention.scaling, new, request.wants_weights)
 
 
 def as_fairseq_reads(attention: AttentionWithHeads, state: State) -> None:

@@ -66,7 +66,7 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         padding = padding.to(torch.bool) if padding.dim() else None
     causal = masks.hides_future_alone(attn_mask)
     output: Tensor = function(
-        attention.q_proj(query),
+        attention.queries(query),
         *attention.keys_and_values(query, key, request.value),
         heads=attention.num_heads,
         key_padding_mask=padding,
