@@ -52,33 +52,6 @@ class Cached(NamedTuple):
     beam: int = 1
 
 
-def check_attention(
-    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, settings: ScoreSettings
-) -> None:
-    """Raise ValueError unless all fit a query: kernels read memory by these sizes."""
-    batch, heads, queries, head_dim = query.shape
-    keys = key.size(2)
-    padding, mask, seed = settings.key_padding_mask, settings.attn_mask, settings.seed
-    fits = (
-        key.shape == value.shape == (batch, heads, keys, head_dim)
-        and key.dtype == value.dtype == query.dtype
-        and (not isinstance(epsilon, Tensor) or epsilon.numel() in (1, heads))
-        and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
-        and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
-        and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
-        and key.device == value.device == query.device
-        and (padding is None or padding.device == query.device)
-        and (mask is None or mask.device == query.device)
-    )
-    if not fits:
-        shapes = [
-            f"{tuple(x.shape)} in {x.dtype} on {x.device}"
-            for x in (query, key, value, epsilon, padding, mask, seed)
-            if isinstance(x, Tensor)
-        ]
-        raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
-
-
 def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
     """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
 

@@ -20,7 +20,12 @@ from torch import Tensor
 from fairseq_entmax.kernels import attention as of_any
 from fairseq_entmax.kernels.attention import Backend, Inputs
 from fairseq_entmax.kernels.dropout import least_kept
-from fairseq_entmax.kernels.inputs import dense_rows, epsilon_of_heads, positions_first
+from fairseq_entmax.kernels.inputs import (
+    ScoreSettings,
+    dense_rows,
+    epsilon_of_heads,
+    positions_first,
+)
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
 # For the support of so few keys there is room from the start: it need not be put together
@@ -39,29 +44,42 @@ def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     return query.device.type == "cpu" and dtype == torch.float32
 
 
-def _matrices(tensor: Tensor) -> bytes:
-    return _MATRICES.pack(tensor.data_ptr(), *tensor.stride()[:3])
+def _matrices(tensor: Tensor, head_dim: int) -> bytes:
+    """Where a matrix of each sentence and head is."""
+    strides = tensor.stride()
+    if len(strides) == 3:  # heads side by side
+        strides = strides[1], head_dim, strides[0]
+    return _MATRICES.pack(tensor.data_ptr(), *strides[:3])
 
 
-def _shape(inputs: Inputs, epsilon: Tensor, padding: Tensor | None, mask: Tensor | None) -> bytes:
+def _empty_like(tensor: Tensor) -> Tensor:
+    return tensor.new_empty(tensor.shape) if tensor.dim() == 3 else positions_first(tensor)
+
+
+def _shape(
+    sizes: tuple[int, ...],
+    settings: ScoreSettings,
+    epsilon: Tensor,
+    padding: Tensor | None,
+    mask: Tensor | None,
+) -> bytes:
     """Sizes, parameters and masks. The tensors are to live as long as this is used."""
-    query, settings = inputs.query, inputs.settings
     drops = (0, 0, 0.0)
     if settings.dropout:
         assert settings.seed is not None
         share = settings.dropout
         drops = (int(settings.seed), least_kept(share), 1 / (1 - share))
     return _SHAPE.pack(
-        *(*query.shape[:3], inputs.key.size(2), query.size(3), settings.scale),
+        *(*sizes, settings.scale),
         *(address(epsilon), address(padding), address(mask), int(settings.causal), *drops),
     )
 
 
-def _blocks_and_threads(query: Tensor, key: Tensor) -> tuple[int, int]:
+def _blocks_and_threads(sizes: tuple[int, ...]) -> tuple[int, int]:
     """How many times the queries of all heads fill the lanes, and threads for so much."""
-    sentences, heads, queries, _ = query.shape
+    sentences, heads, queries, keys, _ = sizes
     blocks = sentences * heads * -(-queries // lanes())
-    return blocks, threads_for(sentences * heads * queries * key.size(2), blocks)
+    return blocks, threads_for(sentences * heads * queries * keys, blocks)
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
@@ -69,25 +87,25 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
 
     The two are ``(2, keys of all)``, of which the bits of the second are of float32.
     """
-    query, key, value, settings = inputs.query, inputs.key, inputs.value, inputs.settings
-    output, epsilon = positions_first(query), epsilon_of_heads(inputs.epsilon, query.size(1))
-    blocks, threads = _blocks_and_threads(query, key)
+    settings, sizes = inputs.settings, inputs.sizes()
+    _, heads, _, keys, head_dim = sizes
+    output, epsilon = _empty_like(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
+    blocks, threads = _blocks_and_threads(sizes)
     starts = support = kept = None
     failed = 0
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
-        if key.size(2) <= FEW_KEYS:
-            support = _empty(blocks * lanes() * key.size(2))
+        if keys <= FEW_KEYS:
+            support = _empty(blocks * lanes() * keys)
         else:
             kept = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
         mask = None if mask is None else mask.to(torch.float32).contiguous()
-        shape = _shape(inputs, epsilon, padding, mask)
         failed = library().entmax_attention_forward(
-            shape,
-            *map(_matrices, (query, key, value, output)),
+            _shape(sizes, settings, epsilon, padding, mask),
+            *[_matrices(one, head_dim) for one in (*inputs[:3], output)],
             *(address(starts), kept, *_addresses(support), threads),
         )
     if starts is None:
@@ -120,21 +138,22 @@ def _backward(
 ) -> Sequence[Tensor | None]:
     # Hooks on what is saved may give it back in other places
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
-    query, key = rows[:2]
-    epsilon = epsilon_of_heads(inputs.epsilon, query.size(1))
-    grads = [positions_first(tensor) for tensor in rows[:3]]
-    for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64) if wanted[3] else None
-    if query.numel() and key.numel():
+    sizes = inputs.sizes()
+    epsilon = epsilon_of_heads(inputs.epsilon, sizes[1])
+    grads = [_empty_like(tensor) for tensor in rows[:3]]
+    for_epsilon = torch.zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
+    if rows[0].numel() and rows[1].numel():
         # Gradients of attention.h
-        gradients = b"".join(map(_matrices, (*rows, *grads)))
+        gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
         gradients += struct.pack("P", address(for_epsilon))
-        shape = _shape(inputs, epsilon, None, None)  # the support has what masks leave
+        # The support has what masks leave
+        shape = _shape(sizes, inputs.settings, epsilon, None, None)
         starts, support = (tensor.contiguous() for tensor in kept)
         for_scores = torch.empty(support.size(1))
         weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
         failed = library().entmax_attention_backward(
             *(shape, gradients, address(starts), *_addresses(support)),
-            *(address(for_scores), address(weights), _blocks_and_threads(query, key)[1]),
+            *(address(for_scores), address(weights), _blocks_and_threads(sizes)[1]),
         )
         check(failed)
     else:
@@ -146,4 +165,4 @@ def _backward(
 
 
 # As fairseq_entmax.kernels.attention.attention
-attention = functools.partial(of_any.attention, Backend(_forward, _backward))
+attention = functools.partial(of_any.attention, Backend(_forward, _backward, takes_joined=True))
