@@ -9,6 +9,8 @@ HERE = Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "fairseq_entmax" / "__init__.py").read_text(), re.MULTILINE
 )[1]
+# All that are supported; the first is pyproject.toml's target-version
+PYTHONS = ("3.11", "3.12", "3.13")
 # The tests draw it, too
 REPORT = ["altair>=6", "jsonschema", "vl-convert-python>=1.7"]
 SUMMARIES = ["rouge-score>=0.1.2"]
@@ -29,7 +31,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     license_files=["LICENSE"],
-    python_requires=">=3.11",
+    python_requires=f">={PYTHONS[0]}",
     packages=find_packages(include=["fairseq_entmax", "fairseq_entmax.*"]),
     package_data={
         "fairseq_entmax": [
@@ -93,9 +95,7 @@ setup(
     entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",
-        "Programming Language :: Python :: 3.11",
-        "Programming Language :: Python :: 3.12",
-        "Programming Language :: Python :: 3.13",
+        *(f"Programming Language :: Python :: {version}" for version in PYTHONS),
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
@@ -10,8 +12,8 @@ ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
 
 # The side of a model that each belongs to, as fairseq's options name it
 SIDES = {ENCODER_SELF: "encoder", DECODER_SELF: "decoder", CROSS: "decoder"}
-# In fairseq's names of weights; around the layers, and around each, there may be modules that hold them
-_PATH = re.compile(r"((?:\w+\.)*?)\w*layers\.(\d+)\.(?:\w+\.)*?(self_attn|encoder_attn)(?=\.|$)")
+# In fairseq's names of weights: an attention, and the encoder or decoder that it belongs to
+_PATH = re.compile(r"((?:(.*\b(?:encoder|decoder))\.)?(?:.*\.)?(self_attn|encoder_attn))\.(.+)")
 
 
 class Place(NamedTuple):
@@ -21,20 +23,29 @@ class Place(NamedTuple):
     layer: int
 
 
-def place_of(path: str) -> tuple[Place, str, str] | None:
-    """Which attention a weight in a checkpoint belongs to, by its path in the model.
+class Weight(NamedTuple):
+    """A weight of an attention: where it belongs, the path of the attention, and its name there."""
 
-    Args:
-        path: such as ``encoder.layers.0.self_attn.q_proj.weight``.
+    place: Place
+    path: str
+    name: str
 
-    Returns:
-        The attention, its own path, and the rest behind that, without the dot; None for what
-        is in none.
+
+def weights_of_attentions(paths: Iterable[str]) -> dict[str, Weight]:
+    """The weights of a state dict that are of an attention, by their paths.
+
+    Layers of an encoder or a decoder are numbered in the order of the state dict, which is that of
+    its modules, so that no layer needs a name of its own.
     """
-    match = _PATH.match(path)
-    if match is None:
-        return None
-    attention = DECODER_SELF if "decoder" in match[1].split(".") else ENCODER_SELF
-    if match[3] == "encoder_attn":
-        attention = CROSS
-    return Place(attention, int(match[2])), match[0], path[match.end() + 1 :]
+    places: dict[str, Place] = {}
+    numbers: Counter[tuple[str, str | None]] = Counter()
+    weights: dict[str, Weight] = {}
+    for match in filter(None, map(_PATH.fullmatch, paths)):
+        path, stack, kind, name = match.groups()
+        if path not in places:
+            attention = DECODER_SELF if (stack or "").endswith("decoder") else ENCODER_SELF
+            attention = CROSS if kind == "encoder_attn" else attention
+            places[path] = Place(attention, numbers[attention, stack])
+            numbers[attention, stack] += 1
+        weights[match[0]] = Weight(places[path], path, name)
+    return weights

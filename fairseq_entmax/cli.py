@@ -16,25 +16,32 @@ import fairseq_entmax
 from fairseq_entmax import warning_filters
 from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
-from fairseq_entmax.progress import said_if_long
+from fairseq_entmax.progress import message_if_long
 
 # Commands that parse their arguments themselves, as some take fairseq's options: the module with
 # their function main, and their help
 MODULES = {
-    "analyze": "analysis.analyze",
-    "ablate": "analysis.ablation.command",
-    "look": "analysis.inspect.command",
-    "report": "analysis.report.command",
-    "oov": "summaries.oov_command",
-    "rouge": "summaries.rouge_command",
-}
-HELP = {
-    "analyze": "look at what every head of one or more models does, over a data set",
-    "ablate": "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
-    "look": "show the attention on sentences of your own",
-    "report": "draw what analyze wrote as one HTML page, and as figures for a paper",
-    "oov": "words outside the vocabulary as markers that a model copies, and back",
-    "rouge": "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
+    "analyze": (
+        "analysis.analyze",
+        "look at what every head of one or more models does, over a data set",
+    ),
+    "ablate": (
+        "analysis.ablation.command",
+        "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
+    ),
+    "look": ("analysis.inspect.command", "show the attention on sentences of your own"),
+    "report": (
+        "analysis.report.command",
+        "draw what analyze wrote as one HTML page, and as figures for a paper",
+    ),
+    "oov": (
+        "summaries.oov_command",
+        "words outside the vocabulary as markers that a model copies, and back",
+    ),
+    "rouge": (
+        "summaries.rouge_command",
+        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
+    ),
 }
 # As a shell reports a command that SIGPIPE ended
 PIPE_CLOSED = 141
@@ -71,7 +78,7 @@ def _run(words: list[str]) -> int:
             if command in COMMANDS:
                 check_early(command, words[1:])
                 importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-            importlib.import_module(f"fairseq_entmax.{MODULES[command]}").main(words[1:])
+            importlib.import_module(f"fairseq_entmax.{MODULES[command][0]}").main(words[1:])
         else:
             parser = _parser()
             if not words:
@@ -117,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
 
-    for command, text in HELP.items():
+    for command, (_, text) in MODULES.items():
         commands.add_parser(command, help=text, add_help=False)
 
     tag = commands.add_parser(
@@ -226,7 +233,7 @@ def _prune(options: argparse.Namespace) -> None:
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
-    with said_if_long(f"{source} is read, pruned and written"):
+    with message_if_long(f"{source} is read, pruned and written"):
         report = pruning.prune_checkpoint(
             options.checkpoint,
             options.output,

@@ -165,10 +165,10 @@ def stock_architectures() -> dict[str, Callable[[Any], None]]:
     }
 
 
-def fill_in(state_dict: dict[str, Any], own: Iterable[tuple[str, Any]]) -> list[str]:
+def fill_in(state_dict: dict[str, Any], parameters: Iterable[tuple[str, Any]]) -> list[str]:
     """Give a checkpoint what it lacks of a module's own values, marked for :func:`is_new`; their names."""
     filled = []
-    for name, value in own:
+    for name, value in parameters:
         value._absent_from_checkpoint = name not in state_dict
         if is_new(value):
             state_dict[name] = value.detach().clone()

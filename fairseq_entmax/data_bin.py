@@ -33,8 +33,8 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
 def check_dictionary(path: str, if_missing: str = _REMEDY) -> Dictionary:
     """Read a dictionary, and refuse what fairseq cannot read; ``if_missing`` says what to do."""
     if not os.path.isfile(path):
-        kind = "it is no file" if os.path.exists(path) else "it is missing"
-        raise ValueError(f"there is no dictionary {path}, {kind}: {if_missing}")
+        problem = "it is no file" if os.path.exists(path) else "it is missing"
+        raise ValueError(f"there is no dictionary {path}, {problem}: {if_missing}")
     try:
         return Dictionary.load(path)
     except Exception as error:  # fairseq raises plain Exception, too

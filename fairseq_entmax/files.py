@@ -87,9 +87,9 @@ def write_together(contents: Dictionary[Path, bytes]) -> None:
 
 def _temporary(target: Path) -> Path:
     """A new name beside the target. Temporary files that were left of it before are removed."""
-    own = re.compile(re.escape(target.name) + r"\.tmp\d+")
+    pattern = re.compile(re.escape(target.name) + r"\.tmp\d+")
     with contextlib.suppress(FileNotFoundError):
         for path in target.parent.iterdir():
-            if own.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            if pattern.fullmatch(path.name) and path.is_file() and not path.is_symlink():
                 path.unlink(missing_ok=True)
     return target.with_name(f"{target.name}.tmp{secrets.randbelow(10**9)}")

@@ -44,7 +44,7 @@ def watched(
 
 
 @contextmanager
-def said_if_long(what: str) -> Iterator[None]:
+def message_if_long(what: str) -> Iterator[None]:
     """Say what is being done, in one line, if the block takes longer than :data:`SHORT`."""
     timer = threading.Timer(SHORT, print, (what,), {"file": sys.stderr, "flush": True})
     timer.daemon = True

@@ -28,7 +28,8 @@ HEADER = """\
 # What fairseq-entmax is tested with: pip install -c constraints.txt '.[fairseq]'
 # Written by `scripts/constraints.py update`, checked by `scripts/constraints.py check`.
 """
-PYTHONS = ("3.11", "3.12", "3.13")
+_LINE = re.search(r"(?m)^PYTHONS = .*$", (ROOT / "setup.py").read_text(encoding="utf-8"))
+PYTHONS = re.findall(r"[0-9.]+", _LINE[0]) if _LINE else []
 # What `uname -s -m` says: uv's name of the platform
 MACHINES = {
     "Linux x86_64": "x86_64-manylinux_2_28",

@@ -16,7 +16,7 @@
 #   --help           this text
 #
 # Environment: VENV is the virtual environment (default: .venv in the project's folder),
-# PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested), TORCH_BUILD
+# PYTHON the Python that makes it (default: python3; setup.py has those that are tested), TORCH_BUILD
 # the build of torch on Linux, cpu or cuda (default: cuda with --gpu or where there is an
 # NVIDIA GPU, else cpu).
 #

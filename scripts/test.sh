@@ -11,7 +11,7 @@
 #   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
-# folder), PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested),
+# folder), PYTHON the Python that makes it (default: python3; setup.py has those that are tested),
 # TORCH_BUILD the build of torch on Linux, cpu or cuda (default: cuda where there is an
 # NVIDIA GPU, else cpu).
 # Exits with 0 only when every check passed.

@@ -7,7 +7,7 @@ from fairseq_entmax import progress
 
 def test_items_come_through_and_short_work_says_nothing(capsys):
     assert list(progress.watched(range(5), "work", unit="items")) == [0, 1, 2, 3, 4]
-    with progress.said_if_long("a file is read"):
+    with progress.message_if_long("a file is read"):
         pass
     assert capsys.readouterr().err == ""
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_entmax.mappings import parse_mappings
-from fairseq_entmax.models.config import DEFAULTS, add_arguments, option_name
+from fairseq_entmax.models.config import FEATURES, add_arguments, defaults_of, option_name
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,7 +29,9 @@ def table_rows(first_header, page=OPTIONS):
 def test_the_table_of_options_has_every_option_with_its_default():
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)
-    expected = {option_name(name): str(value or "") for name, value in DEFAULTS.items()}
+    expected = {
+        option_name(name): str(value or "") for name, value in defaults_of(FEATURES).items()
+    }
     assert {action.option_strings[0] for action in parser._actions} == set(expected)
     found = {row[0].strip("`").split()[0]: row[2].strip("`") for row in table_rows("option")}
     assert found == expected

@@ -66,27 +66,21 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
 
     def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
         """Have these heads, in the place of as many or more."""
+        if self.bias_k is not None or self.add_zero_attn:
+            raise ValueError(
+                "add_bias_kv and add_zero_attn give an attention a key that is no word: leave them out"
+            )
         if heads.number != self.num_heads:
             if not 0 <= heads.number < self.num_heads:
                 raise ValueError(
                     f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
                 )
-            if self.bias_k is not None:
-                raise ValueError("an attention with add_bias_kv keeps all its heads")
             keep_first_heads(self, heads.number, q_noise, block_size)
         mapping, gate = heads.mapping, heads.gate
         if (mapping is None) != (self.num_heads == 0):
             raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
         if gate is not None and gate.num_heads != self.num_heads:
             raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
-        has_more_keys = self.bias_k is not None or self.add_zero_attn
-        if mapping is not None and mapping.needs_words_alone and has_more_keys:
-            option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
-            raise ValueError(
-                f"an attention with {option} has a key that is no word, and no place for a mapping "
-                f"by the order and number of words, such as fusedmax: drop {option}, or use another "
-                f"mapping than {type(mapping).__name__}"
-            )
         self.mapping = mapping
         self.gate = gate
         self.filled: list[str] = []
@@ -112,23 +106,33 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         finally:
             self._observers.remove(observer)
 
+    def queries(self, query: Tensor) -> Tensor:
+        """Queries ``(queries, batch, width of the heads)``."""
+        return self.q_proj(query)
+
+    def keys_and_values(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values ``(keys, batch, width of the heads)`` of what fairseq makes them of."""
+        if self.self_attention:
+            key = value = query
+        elif self.encoder_decoder_attention:
+            value = key
+        return self.k_proj(key), self.v_proj(value)
+
     def is_watched(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
-        return bool(
-            self._observers
-            or any(map(has_hook, mapping.modules()))
-            or not mapping.is_fused_forward()
-            or compat.has_global_hooks()
-        )
+        is_hooked = self._observers or compat.has_global_hooks()
+        return bool(is_hooked) or not mapping.is_fused_forward()
 
     def output(self, heads: Tensor) -> Tensor:
-        """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
+        """Gate heads side by side, ``(queries, batch, width)``, and project them to ``embed_dim``."""
         gate = self.gate
         if gate is not None:
-            heads = heads * gate().to(heads.dtype).view(1, -1, 1, 1)
-        batch, _, queries, _ = heads.shape
-        return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
+            apart = heads.unflatten(2, (self.num_heads, -1))
+            heads = (apart * gate().to(heads.dtype)[:, None]).flatten(2)
+        return self.out_proj(heads)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -142,13 +146,3 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-
-def has_hook(module: Any) -> bool:
-    """Whether somebody sees, or changes, what a module does."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )

@@ -13,10 +13,12 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
 from fairseq_entmax.attention import decoding_step, masks
-from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
+from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.projections import weighted_sum
 from fairseq_entmax.attention.request import Answer, Request
-from fairseq_entmax.mappings.strengths import wide
+from fairseq_entmax.kernels.inputs import join_heads
+from fairseq_entmax.mappings.base import has_hook
+from fairseq_entmax.mappings.strengths import in_full_precision
 
 
 def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
@@ -58,13 +60,12 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
         return scores, values
     assert attention.mapping is not None
     queries, batch = request.query.shape[:2]
-    in_full = wide(scores).view(batch, attention.num_heads, queries, -1)
+    in_full = in_full_precision(scores).view(batch, attention.num_heads, queries, -1)
     probs = attention.mapping(in_full)
     for observer in attention._observers:
         observer(probs)
-    output = attention.output(
-        weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
-    )
+    heads = weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
+    output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
         # As a result of the layer, which --checkpoint-activations gives gradients
         probs = torch.cat([probs, in_full[:, list(attention.scores_of)]], 1)

@@ -100,9 +100,9 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
     Returns:
         ``(batch, target, num_words)``, float32 (float64 for float64).
     """
-    wide = logits if logits.dtype == torch.float64 else logits.float()
-    weights, switch = parts.weights.to(wide.dtype), parts.switch.to(wide.dtype)[..., None]
-    generated = functional.log_softmax(wide, -1) + functional.logsigmoid(switch)
+    in_full = logits if logits.dtype == torch.float64 else logits.float()
+    weights, switch = parts.weights.to(in_full.dtype), parts.switch.to(in_full.dtype)[..., None]
+    generated = functional.log_softmax(in_full, -1) + functional.logsigmoid(switch)
     markers = num_words - logits.size(-1)
     log_probs = functional.pad(generated, (0, markers), value=-torch.inf)
     copied, is_one = of_each_word(weights, parts.source)
@@ -173,10 +173,10 @@ class _PickedLogSoftmax(torch.autograd.Function):
         log_sums = logits.new_empty(logits.size(0), dtype=dtype)
         total = logits.new_zeros(logits.size(0), dtype=dtype)
         for rows in _slices(logits):
-            wide = logits[rows].to(dtype)
-            log_sums[rows] = wide.logsumexp(1)
+            in_full = logits[rows].to(dtype)
+            log_sums[rows] = in_full.logsumexp(1)
             if with_sum:
-                total[rows] = wide.sum(1) - logits.size(1) * log_sums[rows]
+                total[rows] = in_full.sum(1) - logits.size(1) * log_sums[rows]
         ctx.save_for_backward(logits, index, log_sums)
         return logits.gather(1, index).to(dtype) - log_sums[:, None], total
 

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention.base import AttentionWithHeads
-from fairseq_entmax.attention.kv_cache import PADDING, HypothesesCache, SourceCache
+from fairseq_entmax.attention.kv_cache import PADDING, Cache, HypothesesCache, SourceCache
 from fairseq_entmax.attention.request import Answer, Request
-from fairseq_entmax.kernels.inputs import Cached, epsilon_of_heads
+from fairseq_entmax.kernels.inputs import epsilon_of_heads, split_heads
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 
 State = dict[str, dict[str, Any]]
 
-# Names of fairseq's, and of what a search goes by as long as it lasts
-_STATE, _SETTINGS = "attn_state", "attn_step"
+# fairseq's name
+_STATE = "attn_state"
 
 
 def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
@@ -35,112 +35,94 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
     found = _heads_and_probs(attention, request, request.incremental_state)
     if found is None:
         return None
-    return attention.output(found[0]), request.select_weights(found[1])
+    heads, probs = found
+    weights = None if probs is None else request.select_weights(probs.unsqueeze(2))
+    return attention.output(heads), weights
 
 
 @outside_graphs
 def _heads_and_probs(
     attention: AttentionWithHeads, request: Request, state: State
 ) -> tuple[Tensor, Tensor | None] | None:
-    """The heads and their weights, in one call of a kernel; None changes nothing."""
+    """The heads side by side and their weights, in one call of a kernel; None changes nothing."""
     query = request.query
-    if _asks_more(attention, query):
+    step = None if _asks_more(attention, request) else kernels.step_for(query)
+    cache = None if step is None else _cache_of(attention, request, state)
+    if step is None or cache is None or cache.hypotheses != query.size(1):
         return None
-    epsilon = _epsilon_of(attention, query, state)
-    step = None if epsilon is None else kernels.step_for(query)
-    if step is None:
-        return None
-    cached: Cached | None = None
     new: tuple[Tensor, Tensor] | None = None
-    projected = attention.q_proj(query)[0]
-    if attention.encoder_decoder_attention and request.static_kv:
-        cached = _of_source(attention, len(projected), request, state)
-    elif attention.self_attention and request.key_padding_mask is None:
-        cached = _of_hypotheses(attention, projected, state)
-        new = attention.k_proj(query)[0], attention.v_proj(query)[0]
-    if cached is None:
-        return None
-    output, probs = step(projected, cached, epsilon, attention.scaling, new, request.wants_weights)
-    heads = output.view(len(output), attention.num_heads, 1, -1)
-    return heads, None if probs is None else probs.unsqueeze(2)
+    if isinstance(cache, HypothesesCache):
+        new = attention.keys_and_values(query, None, None)
+    cached = cache.cached(attention.beam_size)
+    queries = attention.queries(query)
+    return step(queries, cached, cache.epsilon, attention.scaling, new, request.wants_weights)
 
 
 def as_fairseq_reads(attention: AttentionWithHeads, state: State) -> None:
     """Give the cache of an attention the form that fairseq's own writes to."""
-    cache = attention.get_incremental_state(state, _STATE)
-    if isinstance(cache, HypothesesCache | SourceCache):
+    cache: Any = attention.get_incremental_state(state, _STATE)
+    if isinstance(cache, Cache):
         attention.set_incremental_state(state, _STATE, {PADDING: None, **cache})
 
 
 def reorder(attention: AttentionWithHeads, state: State | None, new_order: Tensor) -> bool:
     """Select hypotheses, if they have a cache of this module's."""
-    cache = None if state is None else attention.get_incremental_state(state, _STATE)
-    if not isinstance(cache, HypothesesCache | SourceCache):
+    cache: Any = attention.get_incremental_state(state, _STATE)
+    if not isinstance(cache, Cache):
         return False
     cache.reorder(new_order)
     return True
 
 
-def _asks_more(attention: AttentionWithHeads, query: Tensor) -> bool:
-    """Whether more is asked for than kernels do."""
-    dropout = attention.dropout_module
-    drops = attention.training or (dropout.p > 0 and dropout.apply_during_inference)
-    has_more_keys = attention.bias_k is not None or attention.add_zero_attn
-    return drops or has_more_keys or query.size(0) != 1 or torch.is_grad_enabled()
+def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
+    """Whether more is asked for than the kernel in C does, in float32 on a CPU."""
+    query, dropout = request.query, attention.dropout_module
+    if attention.self_attention:
+        is_other = request.key_padding_mask is not None
+    else:
+        is_other = not (attention.encoder_decoder_attention and request.static_kv)
+    return (
+        is_other
+        or attention.training
+        or (dropout.p > 0 and dropout.apply_during_inference)
+        or query.size(0) != 1
+        or torch.is_grad_enabled()
+        or query.device.type != "cpu"
+        or not query.dtype == torch.float32 == compat.computing_dtype(query)
+        or is_recorded()
+    )
 
 
-def _epsilon_of(attention: AttentionWithHeads, query: Tensor, state: State) -> Tensor | None:
-    """alpha - 1 of each head, where the kernel in C would do all that is asked for.
+def _cache_of(attention: AttentionWithHeads, request: Request, state: State) -> Cache | None:
+    """What earlier steps left, or the first one makes; None where they went fairseq's way.
 
-    It is worked out once a search, in which nothing learns.
+    Epsilon is worked out once a search, in which nothing learns.
     """
-    is_float32 = query.dtype == torch.float32 == compat.computing_dtype(query)
-    if not is_float32 or query.device.type != "cpu" or is_recorded():
+    found: Any = attention.get_incremental_state(state, _STATE)
+    if found:
+        return found if isinstance(found, Cache) else None
+    assert attention.mapping is not None
+    epsilon, heads = attention.mapping.fused(), attention.num_heads
+    if epsilon is None:
         return None
-    settings: dict[str, Any] | None = attention.get_incremental_state(state, _SETTINGS)
-    if settings is None:
-        assert attention.mapping is not None
-        epsilon = attention.mapping.fused()
-        heads = attention.num_heads
-        settings = {"of_heads": None if epsilon is None else epsilon_of_heads(epsilon, heads)}
-        attention.set_incremental_state(state, _SETTINGS, settings)
-    found: Tensor | None = settings["of_heads"]
-    return found
-
-
-def _of_hypotheses(attention: AttentionWithHeads, query: Tensor, state: State) -> Cached | None:
-    """The cache of self-attention, with room for one more position."""
-    cache = attention.get_incremental_state(state, _STATE)
-    if not isinstance(cache, HypothesesCache):
-        if cache:  # of steps that went fairseq's way
-            return None
-        empty = query.new_empty((len(query), attention.num_heads, 0, attention.head_dim))
-        cache = HypothesesCache(empty, empty)
-    if cache.hypotheses != len(query):
-        return None
-    attention.set_incremental_state(state, _STATE, cache)
-    return cache.with_room(attention.beam_size)
+    epsilon, hypotheses = epsilon_of_heads(epsilon, heads), request.query.size(1)
+    if attention.self_attention:
+        empty = request.query.new_empty((hypotheses, heads, 0, attention.head_dim))
+        cache: Cache | None = HypothesesCache(empty, empty, epsilon)
+    else:
+        cache = _of_source(attention, hypotheses, request, epsilon)
+    if cache is not None:
+        attention.set_incremental_state(state, _STATE, cache)
+    return cache
 
 
 def _of_source(
-    attention: AttentionWithHeads, hypotheses: int, request: Request, state: State
-) -> Cached | None:
-    """Keys and values of the source, projected in the first step."""
-    cache = attention.get_incremental_state(state, _STATE)
-    if not cache and request.key is not None:
-        cache = _projected(attention, hypotheses, request.key, request.key_padding_mask)
-    if not isinstance(cache, SourceCache) or cache.hypotheses != hypotheses:
-        return None
-    attention.set_incremental_state(state, _STATE, cache)
-    return cache.cached()
-
-
-def _projected(
-    attention: AttentionWithHeads, hypotheses: int, key: Tensor, padding: Tensor | None
+    attention: AttentionWithHeads, hypotheses: int, request: Request, epsilon: Tensor
 ) -> SourceCache | None:
     """A cache of sources; those that are the same, as of a beam, are projected once."""
-    rows = key.size(1)
-    if not rows or hypotheses % rows:
+    key, padding = request.key, request.key_padding_mask
+    rows = 0 if key is None else key.size(1)
+    if key is None or not rows or hypotheses % rows:
         return None
     padding = padding if padding is not None and padding.dim() else None
     is_again = (key[:, 1:] == key[:, :-1]).all(2).all(0)
@@ -148,14 +130,12 @@ def _projected(
         is_again &= (padding[1:] == padding[:-1]).all(1)
     is_first = torch.cat([is_again.new_ones(1), ~is_again])
     origins = (is_first.cumsum(0) - 1).to(torch.int32).repeat_interleave(hypotheses // rows)
-    sources = key[:, is_first]
-    shape = (*sources.shape[:2], attention.num_heads, attention.head_dim)
     # Rows of a head side by side
     keys, values = (
-        projection(sources).view(shape).permute(1, 2, 0, 3).contiguous()
-        for projection in (attention.k_proj, attention.v_proj)
+        split_heads(projected, attention.num_heads).contiguous()
+        for projected in attention.keys_and_values(request.query, key[:, is_first], None)
     )
     padding = None if padding is None else padding[is_first].float()
     # As fairseq has it, once the size of the beam is set
     beam = attention.beam_size if rows == hypotheses else hypotheses // rows
-    return SourceCache(keys, values, padding, origins, beam)
+    return SourceCache(keys, values, epsilon, padding, origins, beam)

@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.attention import masks
-from fairseq_entmax.attention.base import AttentionWithHeads, has_hook
-from fairseq_entmax.attention.projections import split_heads
+from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.dropout import new_seed
+from fairseq_entmax.kernels.inputs import join_heads, split_heads
 from fairseq_entmax.kernels.tracing import outside_graphs
+from fairseq_entmax.mappings.base import has_hook
 
 
 def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
@@ -34,13 +35,11 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
 
 @outside_graphs
 def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tensor | None:
-    """The heads ``(batch, heads, queries, head_dim)``."""
-    query, value, attn_mask = request.query, request.value, request.attn_mask
-    padding = request.key_padding_mask
+    """The heads side by side, ``(queries, batch, width)``."""
+    query, attn_mask, padding = request.query, request.attn_mask, request.key_padding_mask
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
-    has_more_keys = attention.bias_k is not None or attention.add_zero_attn
-    if (drops and (dropout.p >= 1 or _is_changed(dropout))) or has_more_keys:
+    if drops and (dropout.p >= 1 or _is_changed(dropout)):
         return None
     if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
         return None
@@ -62,20 +61,14 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         if drops:
             # Of torch's generator, which is set back where activations are computed again
             settings["seed"] = new_seed()
-    if attention.self_attention:
-        key = value = query
-    elif attention.encoder_decoder_attention:
-        value = key
-    assert value is not None
     if padding is not None:
         # fairseq's way to say that there is none has no dimensions
         padding = padding.to(torch.bool) if padding.dim() else None
     causal = masks.hides_future_alone(attn_mask)
-    heads = attention.num_heads
     output: Tensor = function(
-        split_heads(attention.q_proj(query), heads),
-        split_heads(attention.k_proj(key), heads),
-        split_heads(attention.v_proj(value), heads),
+        attention.queries(query),
+        *attention.keys_and_values(query, key, request.value),
+        heads=attention.num_heads,
         key_padding_mask=padding,
         attn_mask=None if causal else attn_mask,
         causal=causal,
@@ -94,6 +87,7 @@ def softmax_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    heads: int,
     key_padding_mask: Tensor | None = None,
     attn_mask: Tensor | None = None,
     causal: bool = False,
@@ -108,13 +102,15 @@ def softmax_attention(
     mask = None if attn_mask is None else attn_mask.to(query.dtype)
     if key_padding_mask is not None:
         if causal:
-            queries, keys = query.size(2), key.size(2)
+            queries, keys = len(query), len(key)
             # -inf above the diagonal, as fairseq's mask
             mask = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
             causal = False
         padding = query.new_zeros(key_padding_mask.shape)
         padding = padding.masked_fill(key_padding_mask, -torch.inf)[:, None, None]
         mask = padding if mask is None else mask + padding
-    return functional.scaled_dot_product_attention(
+    query, key, value = (split_heads(one, heads) for one in (query, key, value))
+    output = functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
     )
+    return join_heads(output)

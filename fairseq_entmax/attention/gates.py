@@ -127,7 +127,7 @@ class Gate(nn.Module):
     @property
     def log_a(self) -> Tensor:
         """``(num_heads,)``, float32 (float64 in a float64 module): where each gate stands."""
-        return factors.wide(self.weight) * self.lr_factor
+        return factors.value_of(self.weight, self.lr_factor)
 
     def use_draw(self, uniform: Tensor | None) -> None:
         """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""

@@ -44,12 +44,12 @@ def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
 
 def _found(module: nn.Module, stack: nn.Module) -> Iterator[tuple[nn.Module, str, Any, str]]:
     stack = module if isinstance(module, FairseqEncoder | FairseqDecoder) else stack
-    kind = DECODER_SELF if isinstance(stack, FairseqDecoder) else ENCODER_SELF
+    self_attention = DECODER_SELF if isinstance(stack, FairseqDecoder) else ENCODER_SELF
     for name, child in module.named_children():
         if not isinstance(child, FairseqMultiheadAttention):
             yield from _found(child, stack)
         else:
-            yield stack, CROSS if child.encoder_decoder_attention else kind, module, name
+            yield stack, CROSS if child.encoder_decoder_attention else self_attention, module, name
 
 
 def give_heads(layer: Any, name: str, heads: Heads) -> None:

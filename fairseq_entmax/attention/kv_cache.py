@@ -17,10 +17,11 @@ _LINE = 16
 _ROOM = 32
 
 
-class _Cache(Mapping[str, "Tensor | None"]):
+class Cache(Mapping[str, "Tensor | None"]):
     """To readers fairseq's dictionary, in which each hypothesis has keys and values of its own."""
 
     names: tuple[str, ...]
+    epsilon: Tensor  # alpha - 1 of each head
     _origins: Tensor
 
     def __iter__(self) -> Iterator[str]:
@@ -34,12 +35,16 @@ class _Cache(Mapping[str, "Tensor | None"]):
         """How many there are."""
         return self._origins.size(0)
 
+    def cached(self, beam: int) -> Cached:
+        """What a kernel reads in a step; so many hypotheses in a row are of a sentence."""
+        raise NotImplementedError
+
     def reorder(self, new_order: Tensor) -> None:
         """Select hypotheses."""
         self._origins = self._origins.index_select(0, new_order)
 
 
-class SourceCache(_Cache):
+class SourceCache(Cache):
     """Keys and values of a source, once for all hypotheses of it.
 
     ``origins`` are the source of each hypothesis; ``beam`` hypotheses are one entry of fairseq's
@@ -49,9 +54,15 @@ class SourceCache(_Cache):
     names = (KEY, VALUE, PADDING)
 
     def __init__(
-        self, key: Tensor, value: Tensor, padding: Tensor | None, origins: Tensor, beam: int
+        self,
+        key: Tensor,
+        value: Tensor,
+        epsilon: Tensor,
+        padding: Tensor | None,
+        origins: Tensor,
+        beam: int,
     ) -> None:
-        self._key, self._value, self._padding = key, value, padding
+        self._key, self._value, self.epsilon, self._padding = key, value, epsilon, padding
         self._origins, self._beam = origins, beam
         # As long as whole sentences leave the search, so many in a row have the same source
         self._together = max(1, len(origins) // max(1, len(key)))
@@ -60,13 +71,12 @@ class SourceCache(_Cache):
         tensor = {KEY: self._key, VALUE: self._value, PADDING: self._padding}[name]
         return None if tensor is None else tensor[self._origins[:: self._beam].long()]
 
-    def cached(self) -> Cached:
-        """What a kernel reads."""
+    def cached(self, beam: int) -> Cached:
         number = self._key.size(2)
         return Cached(self._key, self._value, number, self._origins, self._padding, self._together)
 
 
-class HypothesesCache(_Cache):
+class HypothesesCache(Cache):
     """Keys and values of self-attention, in places of their own.
 
     A hypothesis writes into the place of its number, and remembers for each position in which place
@@ -75,16 +85,16 @@ class HypothesesCache(_Cache):
 
     names = (KEY, VALUE)
 
-    def __init__(self, key: Tensor, value: Tensor) -> None:
-        self._key, self._value = key, value
+    def __init__(self, key: Tensor, value: Tensor, epsilon: Tensor) -> None:
+        self._key, self._value, self.epsilon = key, value, epsilon
         self._origins = _own_places(key)
         self._number = key.size(2)
 
     def __getitem__(self, name: str) -> Tensor:
         return self._gathered({KEY: self._key, VALUE: self._value}[name])
 
-    def with_room(self, beam: int) -> Cached:
-        """What a kernel writes one more position to; so many hypotheses in a row are of a sentence."""
+    def cached(self, beam: int) -> Cached:
+        """As for any cache, with room for one more position, which the kernel writes."""
         hypotheses, room = self._origins.shape
         if self._number == room or hypotheses > self._key.size(0):
             self._move(max(_ROOM, 2 * self._number))

@@ -42,7 +42,7 @@ class MultiheadAttention(AttentionWithHeads):
 
     Raises:
         ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
-            alone, where the mapping needs that.
+            alone, with ``add_bias_kv`` or ``add_zero_attn``.
     """
 
     scriptable_class = ScriptableAttention

@@ -35,12 +35,6 @@ def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: in
         attention.out_proj = quant_noise(output, q_noise, math.gcd(block_size, rows))
 
 
-def split_heads(projected: Tensor, num_heads: int) -> Tensor:
-    """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
-    length, batch, _ = projected.shape
-    return projected.view(length, batch, num_heads, -1).permute(1, 2, 0, 3)
-
-
 def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
     """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
 

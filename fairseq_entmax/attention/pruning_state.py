@@ -48,9 +48,9 @@ class PruningState(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
         """Move to another device, but stay in float64 when the model goes to half precision."""
-        wide = dict(self.named_buffers())
+        before = dict(self.named_buffers())
         super()._apply(fn, *args, **kwargs)
-        for name, buffer in wide.items():
+        for name, buffer in before.items():
             setattr(self, name, buffer.to(getattr(self, name).device))
         return self
 

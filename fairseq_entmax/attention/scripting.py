@@ -33,17 +33,19 @@ class Scriptable:
 
         Its submodules are replaced by theirs afterwards.
         """
-        own: Any = type(self)
-        owner = next(base for base in own.__mro__ if "scriptable_class" in vars(base))
+        this_class: Any = type(self)
+        owner = next(base for base in this_class.__mro__ if "scriptable_class" in vars(base))
         changed = [
-            name for name in _METHODS if getattr(own, name, None) is not getattr(owner, name, None)
+            name
+            for name in _METHODS
+            if getattr(this_class, name, None) is not getattr(owner, name, None)
         ]
         if self.scriptable_class is None or changed:
             why = "it has no scriptable form"
             if self.scriptable_class is not None:
                 why = f"it changes {' and '.join(changed)} of {owner.__name__}"
             raise ValueError(
-                f"{own.__name__} cannot be scripted or exported: {why}; give the class a method "
+                f"{this_class.__name__} cannot be scripted or exported: {why}; give the class a method "
                 f"scriptable_form() that returns a module which can"
             )
         module: nn.Module = shallow(self, self.scriptable_class)
@@ -63,9 +65,9 @@ def scriptable(module: nn.Module) -> nn.Module:
     return _copied(module, {})
 
 
-def shallow(module: Any, kind: type[nn.Module]) -> Any:
+def shallow(module: Any, new_class: type[nn.Module]) -> Any:
     """A module of another class with the values of this one, which is not changed."""
-    copy = kind.__new__(kind)
+    copy = new_class.__new__(new_class)
     for name, value in vars(module).items():
         is_register = name.startswith("_") and isinstance(value, dict)
         copy.__dict__[name] = value.copy() if is_register else value
@@ -164,8 +166,8 @@ class ScriptableAttention(FairseqMultiheadAttention):
             return scores, values
         assert values is not None
         queries, batch = query.size(0), query.size(1)
-        wide = scores if scores.dtype == torch.float64 else scores.float()
-        probs = self.mapping(wide.view(batch, self.num_heads, queries, -1))
+        in_full = scores if scores.dtype == torch.float64 else scores.float()
+        probs = self.mapping(in_full.view(batch, self.num_heads, queries, -1))
         weights = self.dropout_module(probs.to(scores.dtype))
         # In beam search fairseq keeps keys and values of a source once for all its hypotheses
         sources = values.size(0) // self.num_heads

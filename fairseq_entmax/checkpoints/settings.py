@@ -35,9 +35,9 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
 
     Texts that fairseq evaluates are no matter of this: its modules read plain values alone.
     """
-    for part, kind in (("cfg", dict), ("args", argparse.Namespace)):
+    for part, expected in (("cfg", dict), ("args", argparse.Namespace)):
         group = state.get(part)
-        if group is not None and type(group) is not kind:
+        if group is not None and type(group) is not expected:
             # fairseq would read a text as YAML, behind this check
             raise _refusal(path, part, group, "is no group of settings")
         _check(part, group, path, itertools.count())

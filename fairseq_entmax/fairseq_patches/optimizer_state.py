@@ -115,11 +115,11 @@ def refuse_other_training(
     """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about."""
     last = trainer._optim_history[-1] if trainer._optim_history else {}
     present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
-    for name, own in present.items():
+    for name, part in present.items():
         theirs = last.get(f"{name}_name")
-        if theirs != type(own).__name__:
+        if theirs != type(part).__name__:
             raise ValueError(
                 f"{filename} was trained with the {name} {theirs}, and this training has "
-                f"{type(own).__name__}, which the state of its optimizer does not belong to: "
+                f"{type(part).__name__}, which the state of its optimizer does not belong to: "
                 f"{_REMEDY}"
             ) from error

@@ -40,10 +40,12 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
         def generate_and_note(*args: Any, **kwargs: Any) -> Any:
             hypotheses = generate(*args, **kwargs)
             for hypothesis, *_ in hypotheses:
-                own = hypothesis["positional_scores"]
-                scores.append(own.double().cpu())
+                log_probs = hypothesis["positional_scores"]
+                scores.append(log_probs.double().cpu())
                 # Which goes through fairseq's sums as -inf does, and is not what its message is for
-                hypothesis["positional_scores"] = own.masked_fill(own == -math.inf, math.nan)
+                hypothesis["positional_scores"] = log_probs.masked_fill(
+                    log_probs == -math.inf, math.nan
+                )
             return hypotheses
 
         scorer.generate = generate_and_note

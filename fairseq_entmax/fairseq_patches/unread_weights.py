@@ -18,7 +18,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.tasks import FairseqTask
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.base import has_hook
+from fairseq_entmax.mappings.base import has_hook
 
 # Of fairseq's. Of this package's, those that say so themselves
 READ_SCORES_ALONE = (AdaptiveLoss, CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
@@ -47,9 +47,9 @@ def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **opti
 
 def reads_scores_alone(criterion: Any) -> bool:
     """Whether a criterion is known to read nothing else of what a decoder returns."""
-    kind = type(getattr(criterion, "stock_criterion", criterion))
+    criterion_class = type(getattr(criterion, "stock_criterion", criterion))
     # A class derived from it may read more
-    return kind in READ_SCORES_ALONE or bool(vars(kind).get(SAYS_SO))
+    return criterion_class in READ_SCORES_ALONE or bool(vars(criterion_class).get(SAYS_SO))
 
 
 def _can_do_without(model: Any) -> bool:

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels import dropout, functions, torch_structured
-from fairseq_entmax.kernels.inputs import ScoreSettings, check_attention, dense_rows, masked_scores
+from fairseq_entmax.kernels.inputs import (
+    ScoreSettings,
+    dense_rows,
+    join_heads,
+    masked_scores,
+    split_heads,
+)
 from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import refuse_export
 
@@ -18,9 +24,11 @@ class Inputs(NamedTuple):
     """What attention is computed from.
 
     Attributes:
-        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows.
+        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows; or, where there
+            are ``heads``, as projections make them, ``(positions, batch, heads * head_dim)``.
         epsilon: alpha - 1: a number, or ``(1,)`` or ``(heads,)``.
         settings: masks, scale and dropout.
+        heads: how many stand side by side; None where they are apart.
     """
 
     query: Tensor
@@ -28,6 +36,50 @@ class Inputs(NamedTuple):
     value: Tensor
     epsilon: float | Tensor
     settings: ScoreSettings
+    heads: int | None = None
+
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """Sentences, heads, queries, keys, and numbers of a head."""
+        if self.heads is None:
+            sentences, heads, queries, head_dim = self.query.shape
+            return sentences, heads, queries, self.key.size(2), head_dim
+        queries, sentences, width = self.query.shape
+        return sentences, self.heads, queries, self.key.size(0), width // self.heads
+
+    def apart(self) -> Inputs:
+        """The same with heads apart."""
+        if self.heads is None:
+            return self
+        query, key, value = (split_heads(one, self.heads) for one in self[:3])
+        return Inputs(query, key, value, self.epsilon, self.settings)
+
+    def check(self) -> None:
+        """Raise ValueError unless all fit the query: kernels read memory by its sizes."""
+        query, key, value, epsilon, settings, joined = self
+        batch, heads, queries, keys, head_dim = self.sizes()
+        shape = (keys, batch, heads * head_dim) if joined else (batch, heads, keys, head_dim)
+        padding, mask, seed = settings.key_padding_mask, settings.attn_mask, settings.seed
+        fits = (
+            key.shape == value.shape == shape
+            and key.size(-1) == query.size(-1)
+            and key.dtype == value.dtype == query.dtype
+            and (not isinstance(epsilon, Tensor) or epsilon.numel() in (1, heads))
+            and (
+                padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool)
+            )
+            and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
+            and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
+            and key.device == value.device == query.device
+            and (padding is None or padding.device == query.device)
+            and (mask is None or mask.device == query.device)
+        )
+        if not fits:
+            shapes = [
+                f"{tuple(x.shape)} in {x.dtype} on {x.device}"
+                for x in (query, key, value, epsilon, padding, mask, seed)
+                if isinstance(x, Tensor)
+            ]
+            raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
 
 
 class Backend(NamedTuple):
@@ -39,11 +91,13 @@ class Backend(NamedTuple):
         backward: of :class:`Inputs`, the output, what was kept, its gradient, and which gradients
             are wanted: those of query, key, value and epsilon.
         needs_output: whether ``backward`` reads the output.
+        takes_joined: whether it takes heads side by side, and gives them so.
     """
 
     forward: Callable[[Inputs, bool], tuple[Tensor, Sequence[Tensor]]]
     backward: Callable[..., Sequence[Tensor | None]]
     needs_output: bool = False
+    takes_joined: bool = False
 
 
 def attention(
@@ -52,38 +106,44 @@ def attention(
     key: Tensor,
     value: Tensor,
     epsilon: float | Tensor,
+    heads: int | None = None,
     **settings: Any,
 ) -> Tensor:
     """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
 
-    Query, key and value are ``(batch, heads, positions, head_dim)``, of any strides; settings are
-    fields of :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
+    Arguments are those of :class:`Inputs`, of any strides; settings are fields of
+    :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
 
     Returns:
-        ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
-        (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
-        gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
-        their scores. Differentiable in the first four arguments.
+        As the query is, in its dtype, and positions first in memory. A query that sees no key gets
+        zeros and gives no gradients; others get NaN if their head's epsilon is NaN, or NaN or
+        ``+inf`` is among their scores. Differentiable in the first four arguments.
     """
     refuse_export()
-    inputs = Inputs(
-        *(dense_rows(query), dense_rows(key), dense_rows(value)), epsilon, ScoreSettings(**settings)
-    )
-    check_attention(*inputs)
+    dense = dense_rows(query), dense_rows(key), dense_rows(value)
+    inputs = Inputs(*dense, epsilon, ScoreSettings(**settings), heads)
+    inputs.check()
     if torch.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in inputs[:4]):
         output: Tensor = _Attention.apply(backend, *inputs)
         return output
-    return backend.forward(inputs, False)[0]
+    return _forward(backend, inputs, False)[0]
+
+
+def _forward(backend: Backend, inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
+    if backend.takes_joined or inputs.heads is None:
+        return backend.forward(inputs, keeps)
+    output, kept = backend.forward(inputs.apart(), keeps)
+    return join_heads(output), kept
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, backend: Backend, *arguments: Any) -> Tensor:
         inputs = Inputs(*arguments)
-        output, kept = backend.forward(inputs, True)
+        output, kept = _forward(backend, inputs, True)
         settings = inputs.settings
         epsilon, ctx.number = functions.as_tensor(inputs.epsilon)
-        ctx.backend, ctx.settings = backend, settings
+        ctx.backend, ctx.settings, ctx.heads = backend, settings, inputs.heads
         ctx.save_for_backward(
             *(*inputs[:3], epsilon, *settings[:2], settings.seed),
             *(output if backend.needs_output else None, *kept),
@@ -94,14 +154,19 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, epsilon, padding, mask, seed, output, *kept = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
-        inputs = Inputs(query, key, value, ctx.number if epsilon is None else epsilon, settings)
-        wanted = ctx.needs_input_grad[1:5]
+        epsilon = ctx.number if epsilon is None else epsilon
+        inputs = Inputs(query, key, value, epsilon, settings, ctx.heads)
+        backend, heads, wanted = ctx.backend, ctx.heads, ctx.needs_input_grad[1:5]
         if torch.is_grad_enabled():
             grads = _gradients_with_graph(inputs, grad, wanted)
+        elif backend.takes_joined or heads is None:
+            grads = backend.backward(inputs, output, kept, grad, wanted)
         else:
-            found = ctx.backend.backward(inputs, output, kept, grad, wanted)
-            grads = [one if wants else None for one, wants in zip(found, wanted, strict=True)]
-        return None, *grads, None
+            output = None if output is None else split_heads(output, heads)
+            apart = inputs.apart(), output, kept, split_heads(grad, heads), wanted
+            *found, of_epsilon = backend.backward(*apart)
+            grads = [*map(join_heads, found), of_epsilon]
+        return None, *grads, None, None
 
 
 def _gradients_with_graph(
@@ -110,16 +175,18 @@ def _gradients_with_graph(
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
     own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
-    query, key, value, epsilon = own
+    viewed = Inputs(own[0], own[1], own[2], own[3], inputs.settings, inputs.heads)
+    query, key, value, epsilon, settings, _ = viewed.apart()
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.float().view(1, -1, 1, 1)
-    scores = masked_scores(query, key, inputs.settings)
+    scores = masked_scores(query, key, settings)
     probs = functions.map_rows(torch_structured, scores, PLAIN, epsilon)
-    if inputs.settings.dropout:
-        assert inputs.settings.seed is not None
-        chances = inputs.settings.dropout, inputs.settings.seed
+    if settings.dropout:
+        assert settings.seed is not None
+        chances = settings.dropout, settings.seed
         probs = probs * dropout.factors(tuple(probs.shape), *chances, probs.device)
     output = (probs @ value.float()).to(query.dtype)
+    output = output if inputs.heads is None else join_heads(output)
     leaves = [one for one, wants in zip(own, wanted, strict=True) if wants]
     found = iter(torch.autograd.grad(output, leaves, grad, create_graph=True))
     return [next(found) if wants else None for wants in wanted]

@@ -1,4 +1,4 @@
-"""What a backend offers, as functions of a module: nothing is kept between calls.
+"""What a backend is: a :class:`Kernel`, whose parts are functions of modules that keep nothing.
 
 All are written in ``epsilon = alpha - 1``, or of ``PNORM`` p - 1 (see
 :mod:`fairseq_entmax.kernels.torch_ops` and :mod:`fairseq_entmax.kernels.structure`). Keys are last;
@@ -7,12 +7,42 @@ All are written in ``epsilon = alpha - 1``, or of ``PNORM`` p - 1 (see
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
+
+# The parts of a backend
+ROWS, ATTENTION, LOSSES, DECODING = "rows", "attention", "losses", "decoding"
 
 # Of scores, epsilon and strength; None where it is not wanted
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+class Kernel(NamedTuple):
+    """A backend that is not torch's own operations.
+
+    Attributes:
+        name: by which the environment asks for it.
+        device: type of the devices for which it is taken where nobody asks.
+        dtypes: of what it computes.
+        parts: the module of each part that it has, imported once that is used. ``takes`` of a module
+            says whether it is for a tensor, with the dtype and the size of heads of attention.
+        has_structure: whether its rows are for other kinds than ``PLAIN``.
+        missing: what is wrong on a device, and what to do; empty where nothing is.
+        about: what is logged once it is used.
+        cost: what is logged where it is missing.
+    """
+
+    name: str
+    device: str
+    dtypes: tuple[torch.dtype, ...]
+    parts: Mapping[str, str]
+    has_structure: bool
+    missing: Callable[[torch.device], str]
+    about: Callable[[], str]
+    cost: str
 
 
 class LossParts(NamedTuple):

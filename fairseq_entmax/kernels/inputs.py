@@ -52,33 +52,6 @@ class Cached(NamedTuple):
     beam: int = 1
 
 
-def check_attention(
-    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, settings: ScoreSettings
-) -> None:
-    """Raise ValueError unless all fit a query: kernels read memory by these sizes."""
-    batch, heads, queries, head_dim = query.shape
-    keys = key.size(2)
-    padding, mask, seed = settings.key_padding_mask, settings.attn_mask, settings.seed
-    fits = (
-        key.shape == value.shape == (batch, heads, keys, head_dim)
-        and key.dtype == value.dtype == query.dtype
-        and (not isinstance(epsilon, Tensor) or epsilon.numel() in (1, heads))
-        and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
-        and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
-        and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
-        and key.device == value.device == query.device
-        and (padding is None or padding.device == query.device)
-        and (mask is None or mask.device == query.device)
-    )
-    if not fits:
-        shapes = [
-            f"{tuple(x.shape)} in {x.dtype} on {x.device}"
-            for x in (query, key, value, epsilon, padding, mask, seed)
-            if isinstance(x, Tensor)
-        ]
-        raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
-
-
 def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
     """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
 
@@ -102,15 +75,28 @@ def dense_rows(tensor: Tensor) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
+def split_heads(joined: Tensor, heads: int) -> Tensor:
+    """``(positions, batch, heads * head_dim)`` to ``(batch, heads, positions, head_dim)``."""
+    positions, batch, width = joined.shape
+    return joined.view(positions, batch, heads, width // heads).permute(1, 2, 0, 3)
+
+
+def join_heads(split: Tensor) -> Tensor:
+    """``(batch, heads, positions, head_dim)`` to ``(positions, batch, heads * head_dim)``."""
+    return split.permute(2, 0, 1, 3).flatten(2)
+
+
 def positions_first(like: Tensor) -> Tensor:
     """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
     batch, heads, positions, head_dim = like.shape
-    return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)
+    strides = (heads * head_dim, head_dim, batch * heads * head_dim, 1)
+    return like.new_empty_strided((batch, heads, positions, head_dim), strides)
 
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
     """Epsilon of each head as the library in C reads it: ``(heads,)``, float32."""
-    return torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
+    values = torch.as_tensor(epsilon, dtype=torch.float32)
+    return (values if values.shape == (heads,) else values.expand(heads)).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:

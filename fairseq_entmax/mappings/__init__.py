@@ -3,7 +3,7 @@
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
-from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
+from fairseq_entmax.mappings.layers import HeadsSpec, parse_layers, parse_mappings
 from fairseq_entmax.mappings.losses import (
     LossParts,
     entmax15_loss,
@@ -31,8 +31,8 @@ __all__ = [
     "entmax_loss",
     "entmax_loss_parts",
     "fusedmax",
-    "mappings_for_layers",
     "oscarmax",
+    "parse_layers",
     "parse_mapping",
     "parse_mappings",
     "register_mapping",

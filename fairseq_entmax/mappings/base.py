@@ -8,6 +8,7 @@ subclasses :class:`Mapping` and gets one line in ``registry.py``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -47,8 +48,6 @@ class Mapping(nn.Module):
             model makes mappings of the same class use the same parameters.
         lr_factor: what its own parameters have to be multiplied by. Parameters of a state dict
             that were stored by another factor are converted as they are loaded.
-        needs_words_alone: whether keys have to be words in their order, so that an attention with
-            ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
         is_softmax: whether it is softmax whatever it is trained with, so that torch's own
             attention can take its place.
         rise: from softmax to the mapping itself in the first updates; None where it has none.
@@ -57,7 +56,6 @@ class Mapping(nn.Module):
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
     lr_factor = NO_FACTOR
-    needs_words_alone = False
     is_softmax = False
 
     def __init__(self) -> None:
@@ -66,12 +64,13 @@ class Mapping(nn.Module):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> Mapping:
         """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
-            parameters: what stood behind the name, names to values, both as text.
+            parameters: what stood behind the name, names to values as text; and, of what did not,
+                the values of options that stand for it, such as ``--alpha-init``.
             num_heads: number of heads of the scores, 1 or more.
             generator: where random starting values come from; None is torch's own.
 
@@ -112,7 +111,7 @@ class Mapping(nn.Module):
 
     def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
         """A number that has risen to ``value`` from where it makes softmax of the mapping."""
-        risen = self.risen
+        risen = 1.0 if self.rise is None else self.risen
         return value if risen == 1.0 else softmax + risen * (value - softmax)
 
     def head_values(self) -> dict[str, Tensor]:
@@ -152,13 +151,14 @@ class Mapping(nn.Module):
         return None
 
     def is_fused_forward(self) -> bool:
-        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed since."""
-        return self._is_of_forward("fused")
+        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
+        return self._is_of_forward("fused") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
-        kind: Any = type(self)
-        owner = next(base for base in kind.__mro__ if method in vars(base))
-        return kind.forward is owner.forward and "forward" not in vars(self)
+        mapping_class: Any = type(self)
+        return "forward" not in self.__dict__ and _is_owner(
+            mapping_class, mapping_class.forward, method
+        )
 
     def exported(self) -> nn.Module:
         """:meth:`scriptable`, or its ValueError where it does not speak of this :meth:`forward`."""
@@ -181,14 +181,14 @@ class Mapping(nn.Module):
                 part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
 
     def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
-        names = [name for name, own in self._parameters.items() if own is not None]
+        names = [name for name, parameter in self._parameters.items() if parameter is not None]
         if names:
             factors.convert(state_dict, prefix, names, self.lr_factor)
 
     def _save_factor(self) -> None:
         """Have checkpoints say by which factor our own parameters are stored, where it is not 1."""
         if self.lr_factor != NO_FACTOR and any(
-            own is not None for own in self._parameters.values()
+            parameter is not None for parameter in self._parameters.values()
         ):
             self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
 
@@ -199,6 +199,23 @@ class Mapping(nn.Module):
         if self.rise is None:
             state_dict.pop(f"{prefix}{RISE}.updates", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+@functools.cache
+def _is_owner(mapping_class: Any, forward: Any, method: str) -> bool:
+    """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
+    owner = next(base for base in mapping_class.__mro__ if method in vars(base))
+    return forward is owner.forward
+
+
+def has_hook(module: Any) -> bool:
+    """Whether somebody sees, or changes, what a module does."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
 
 
 class OfHeads(Mapping):
@@ -244,12 +261,16 @@ class OfHeads(Mapping):
     @property
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
-        return tuple(name for name, own in names if getattr(self, own) is not None)
+        return tuple(name for name, attribute in names if getattr(self, attribute) is not None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():
-            own = self.parameter_of[name]
-            setattr(self, own, nn.Parameter(getattr(self, own).detach()[list(indices)].clone()))
+            attribute = self.parameter_of[name]
+            setattr(
+                self,
+                attribute,
+                nn.Parameter(getattr(self, attribute).detach()[list(indices)].clone()),
+            )
 
     def extra_repr(self) -> str:
         fixed = self.numbers().items()

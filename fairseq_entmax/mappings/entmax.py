@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -112,7 +112,7 @@ class Entmax(OfHeads):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         mapping = cls(
@@ -154,10 +154,6 @@ class Entmax(OfHeads):
     def is_structured(self) -> bool:
         """Whether a strength is above 0, or may become so."""
         return bool(self._kind) and self.fixed_strength != 0.0
-
-    @property
-    def needs_words_alone(self) -> bool:  # type: ignore[override]
-        return self.is_structured
 
     def numbers(self) -> dict[str, float | Tensor]:
         strength = self.strength

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.mappings.strengths import wide
+from fairseq_entmax.mappings.strengths import in_full_precision
 
 # Its name in a mapping's text, and that of the buffer, numerator and denominator
 LR_FACTOR, RATIO = "lr_factor", "lr_factor_ratio"
@@ -44,7 +44,7 @@ def check_lr_factor(value: Any, name: str) -> float:
 
 def value_of(stored: Tensor, factor: float) -> Tensor:
     """What a stored parameter stands for, in float32 at least."""
-    value = wide(stored)
+    value = in_full_precision(stored)
     return value if factor == NO_FACTOR else value * factor
 
 

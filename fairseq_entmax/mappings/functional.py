@@ -98,9 +98,9 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
     For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
     """
 
-    def apply(wide: Tensor, alpha: float | Tensor) -> Tensor:
+    def apply(in_full: Tensor, alpha: float | Tensor) -> Tensor:
         epsilon = alpha - 1.0
-        return functions.map_rows(kernels.backend_for(wide, epsilon), wide, PLAIN, epsilon)
+        return functions.map_rows(kernels.backend_for(in_full, epsilon), in_full, PLAIN, epsilon)
 
     return keys_last(apply, scores, dim, alpha)
 
@@ -124,8 +124,8 @@ def keys_last(
             missing = scores.dim() - parameter.dim()
             parameter = turned(parameter.view((1,) * missing + tuple(parameter.shape)))
         fitted.append(parameter)
-    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return turned(function(turned(wide), *fitted)).to(scores.dtype)
+    in_full = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return turned(function(turned(in_full), *fitted)).to(scores.dtype)
 
 
 def number_in(
@@ -150,8 +150,8 @@ def check_alpha(alpha: float | str, name: str = "alpha") -> float:
 def check_dim(scores: Tensor, dim: int) -> None:
     """Raise ValueError unless ``scores`` is floating point and has a dimension ``dim``."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"scores must be a floating-point tensor, not {kind}")
+        found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"scores must be a floating-point tensor, not {found}")
     if scores.dim() == 0:
         raise ValueError("scores must have a dimension for the keys, not be a single number")
     if not -scores.dim() <= dim < scores.dim():

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -42,7 +43,7 @@ class HeadsSpec:
         self,
         num_heads: int = 1,
         generator: torch.Generator | None = None,
-        defaults: Dictionary[str, str] | None = None,
+        defaults: Dictionary[str, Any] | None = None,
     ) -> Mapping:
         """As :meth:`MappingSpec.build`; heads of the same text have one mapping together.
 
@@ -66,45 +67,59 @@ class HeadsSpec:
 
     def keep_heads(self, indices: Sequence[int]) -> LayerSpec:
         """Of the layer without all heads but these; a single mapping where they have the same."""
-        kept = tuple(self.heads[head] for head in indices)
-        return HeadsSpec(kept) if len(set(map(str, kept))) > 1 else (kept or self.heads)[0]
+        remaining = tuple(self.heads[head] for head in indices)
+        return (
+            HeadsSpec(remaining)
+            if len(set(map(str, remaining))) > 1
+            else (remaining or self.heads)[0]
+        )
 
 
 # What a text says of one layer
 LayerSpec = MappingSpec | HeadsSpec
 
 
-def parse_mappings(text: str) -> list[LayerSpec]:
-    """Read a list of layers; ``NAME*3`` stands for three layers of ``NAME``.
+@dataclass(frozen=True)
+class LayersSpec:
+    """What a text says of the layers of an attention.
+
+    Attributes:
+        text: as it was read.
+        layers: the mapping of each that it names, bottom layer first.
+        is_list: whether they are all that there are; else the one serves every layer.
+    """
+
+    text: str
+    layers: list[LayerSpec]
+    is_list: bool
+
+    def of_layers(self, number: int) -> list[LayerSpec]:
+        """The mappings of so many layers; ValueError for a list of another length."""
+        if not self.is_list:
+            return self.layers * number
+        if len(self.layers) != number:
+            raise ValueError(
+                f"{self.text[:200]!r} names {len(self.layers)} layers, the model has {number}; give "
+                f"one mapping for all layers, or one for each"
+            )
+        return list(self.layers)
+
+
+def parse_layers(text: str) -> LayersSpec:
+    """Read a mapping for every layer, or a list of layers; ``NAME*3`` stands for three of ``NAME``.
 
     Raises:
         ValueError: as :func:`parse_mapping`; a repeat count that is not 1 or more; heads
             apart that share beyond the layer.
     """
-    return [spec for spec, count in _items(text) for _ in range(count or 1)]
-
-
-def names_layers(text: str) -> bool:
-    """Whether a text is a list of layers, and not one for all of them."""
     items = _items(text)
-    return len(items) > 1 or items[0][1] is not None
+    layers = [spec for spec, count in items for _ in range(count or 1)]
+    return LayersSpec(text, layers, len(items) > 1 or items[0][1] is not None)
 
 
-def mappings_for_layers(text: str, num_layers: int) -> list[LayerSpec]:
-    """Read the mappings of all layers, bottom first; a single one serves every layer.
-
-    Raises:
-        ValueError: as :func:`parse_mappings`; a list whose length is not ``num_layers``.
-    """
-    if not names_layers(text):
-        return parse_mappings(text) * num_layers
-    named = sum(count or 1 for _, count in _items(text))
-    if named != num_layers:
-        raise ValueError(
-            f"{text[:200]!r} names {named} layers, the model has {num_layers}; give one mapping "
-            f"for all layers, or one for each"
-        )
-    return parse_mappings(text)
+def parse_mappings(text: str) -> list[LayerSpec]:
+    """The layers that :func:`parse_layers` reads."""
+    return parse_layers(text).layers
 
 
 def layers_text(specs: Iterable[LayerSpec]) -> str:
@@ -171,5 +186,5 @@ def _check_share(share: str, text: str) -> None:
 
 def _with_repeats(texts: Iterable[str], between: str) -> str:
     """``a``, ``b``, ``b`` to ``a,b*2``."""
-    runs = ((text, len(list(own))) for text, own in itertools.groupby(texts))
+    runs = ((text, len(list(run))) for text, run in itertools.groupby(texts))
     return between.join(text if count == 1 else f"{text}*{count}" for text, count in runs)

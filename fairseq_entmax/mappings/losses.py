@@ -82,14 +82,14 @@ def entmax_loss_parts(
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing must be from 0 to below 1, not {label_smoothing}")
     _check_target(scores, target)
-    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return _losses(wide, target, alpha, label_smoothing)
+    in_full = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return _losses(in_full, target, alpha, label_smoothing)
 
 
 def _check_target(scores: Tensor, target: Tensor) -> None:
     if not isinstance(target, Tensor) or target.dtype != torch.int64:
-        kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
-        raise ValueError(f"target must be a tensor of torch.int64, not {kind}")
+        found = target.dtype if isinstance(target, Tensor) else type(target).__name__
+        raise ValueError(f"target must be a tensor of torch.int64, not {found}")
     if target.shape != scores.shape[:-1]:
         raise ValueError(
             f"target must be of shape {tuple(scores.shape[:-1])}, that of the scores without "
@@ -140,8 +140,8 @@ class _EntmaxLoss(torch.autograd.Function):
 
 def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
     """q: ``(…, keys)``, of the dtype of the scores."""
-    own, other, is_masked = torch_losses.shares(scores, smoothing)
-    return torch.where(is_masked, 0.0, other).scatter(-1, at_target, own)
+    of_target, other, is_masked = torch_losses.shares(scores, smoothing)
+    return torch.where(is_masked, 0.0, other).scatter(-1, at_target, of_target)
 
 
 def fenchel_young_loss(

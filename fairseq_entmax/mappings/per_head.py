@@ -45,14 +45,14 @@ class HeadsApart(Mapping):
     def head_values(self) -> dict[str, Tensor]:
         """``(heads,)`` for each name; NaN at heads whose mapping has no such value."""
         values = [part.head_values() for part in self._mappings()]
-        names = dict.fromkeys(name for own in values for name in own)
+        names = dict.fromkeys(name for numbers in values for name in numbers)
         device = self._where.device
         missing = torch.full((1,), torch.nan, dtype=torch.float64, device=device)
         return {
             name: self._joined(
                 [
-                    own.get(name, missing).to(device, torch.float64).expand(len(heads))
-                    for own, heads in zip(values, self._heads(), strict=True)
+                    numbers.get(name, missing).to(device, torch.float64).expand(len(heads))
+                    for numbers, heads in zip(values, self._heads(), strict=True)
                 ],
                 0,
             )
@@ -84,10 +84,10 @@ class HeadsApart(Mapping):
         """
         for number, part in enumerate(self._mappings()):
             heads = self._heads()[number]
-            for name, own in part.named_parameters():
-                given = state_dict.get(prefix + name, own)
-                if given.shape == (len(self.part_of),) and own.shape == (len(heads),):
-                    state_dict.setdefault(f"{prefix}parts.{number}.{name}", given[heads].clone())
+            for name, parameter in part.named_parameters():
+                stored = state_dict.get(prefix + name, parameter)
+                if stored.shape == (len(self.part_of),) and parameter.shape == (len(heads),):
+                    state_dict.setdefault(f"{prefix}parts.{number}.{name}", stored[heads].clone())
                     if prefix + RATIO in state_dict:
                         factor = state_dict[prefix + RATIO]
                         state_dict.setdefault(f"{prefix}parts.{number}.{RATIO}", factor)
@@ -100,8 +100,8 @@ class HeadsApart(Mapping):
         used = list(dict.fromkeys(part_of))
         for number in used:
             heads = self._heads()[number]
-            kept = [heads.index(head) for head in indices if self.part_of[head] == number]
-            self._mappings()[number].keep_heads(kept)
+            remaining = [heads.index(head) for head in indices if self.part_of[head] == number]
+            self._mappings()[number].keep_heads(remaining)
         self.parts = nn.ModuleList(self.parts[number] for number in used)
         self.part_of = tuple(used.index(number) for number in part_of)
 
@@ -133,10 +133,6 @@ class HeadsApart(Mapping):
             part.is_fused_forward() for part in self._mappings()
         )
 
-    @property
-    def needs_words_alone(self) -> bool:  # type: ignore[override]
-        return any(part.needs_words_alone for part in self._mappings())
-
     def extra_repr(self) -> str:
         return f"part_of={self.part_of}"
 
@@ -146,7 +142,7 @@ class HeadsApart(Mapping):
     def _heads(self) -> list[list[int]]:
         """The heads of each part."""
         return [
-            [head for head, own in enumerate(self.part_of) if own == number]
+            [head for head, part in enumerate(self.part_of) if part == number]
             for number in range(len(self.parts))
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,6 @@ class SqPNormMax(OfHeads):
     text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR, WARMUP)
     parameter_of: ClassVar = {"p": "p_logit"}
     start_of: ClassVar = {"p_init": "p"}
-    needs_words_alone = True
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class SqPNormMax(OfHeads):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> SqPNormMax:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         mapping = cls(

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -92,15 +93,15 @@ class MappingSpec:
         self,
         num_heads: int = 1,
         generator: torch.Generator | None = None,
-        defaults: Dictionary[str, str] | None = None,
+        defaults: Dictionary[str, Any] | None = None,
     ) -> Mapping:
         """Make the module.
 
         Args:
             num_heads: number of heads of the scores.
             generator: where random starting values come from; None is torch's own.
-            defaults: parameters where the text does not have them; of those that the mapping
-                does not take, nothing becomes.
+            defaults: parameters where the text does not have them, as text or as what it means;
+                of those that the mapping does not take, nothing becomes.
 
         Raises:
             ValueError: a parameter's value is not allowed.

@@ -69,9 +69,9 @@ def learned_strength(raw: Tensor) -> Tensor:
     return functional.softplus(raw)
 
 
-def wide(parameter: Tensor) -> Tensor:
+def in_full_precision(numbers: Tensor) -> Tensor:
     """Not in half precision, even where the model is: alpha near 1 needs the digits."""
-    return parameter.float() if parameter.dtype.itemsize < 4 else parameter
+    return numbers.float() if numbers.dtype.itemsize < 4 else numbers
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:

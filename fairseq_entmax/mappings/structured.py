@@ -119,9 +119,9 @@ def map_structured(
     ``kind`` and its parameters are those of :mod:`fairseq_entmax.kernels.structure`.
     """
 
-    def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        backend = kernels.backend_for(wide, epsilon, kind)
-        return functions.map_rows(backend, wide, kind, epsilon, strength)
+    def apply(in_full: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
+        backend = kernels.backend_for(in_full, epsilon, kind)
+        return functions.map_rows(backend, in_full, kind, epsilon, strength)
 
     return keys_last(apply, scores, dim, epsilon, strength)
 

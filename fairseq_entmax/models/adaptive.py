@@ -123,7 +123,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
         """Options without those of attentions that models of the class do not have."""
         others = set(ATTENTIONS) - set(cls.attentions)
-        foreign = {kind[name] for kind in (HEADS_OPTIONS, MAPPING_OPTIONS) for name in others}
+        foreign = {
+            options_of[name] for options_of in (HEADS_OPTIONS, MAPPING_OPTIONS) for name in others
+        }
         return {option: value for option, value in options.items() if option not in foreign}
 
     @classmethod
@@ -143,8 +145,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             of_start = cls._own_options(heads_of_start(prepared))
             if of_start:
-                start, told = start_of_heads(prepared), config.as_arguments(of_start)
-                logger.info("the heads of each layer are those of %s: %s", start, told)
+                start, text = start_of_heads(prepared), config.as_arguments(of_start)
+                logger.info("the heads of each layer are those of %s: %s", start, text)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
         saved = dict(of_start)

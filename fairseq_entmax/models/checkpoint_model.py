@@ -13,7 +13,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
+from fairseq_entmax.attentions import ATTENTIONS, Place, weights_of_attentions
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.feature import ModelOptions
@@ -87,8 +87,8 @@ class SavedModel:
 def read_model(path: str) -> SavedModel:
     """Read which model is in a checkpoint; nothing in it is run."""
     if not os.path.isfile(path):
-        kind = "is no file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"there is no checkpoint {path}, it {kind}")
+        problem = "is no file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"there is no checkpoint {path}, it {problem}")
     return model_of_state(checkpoints.load_checkpoint(path), path)
 
 
@@ -125,16 +125,14 @@ def as_ours(settings: Any) -> None:
 
 def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
-    for key, value in weights.items():
-        located = place_of(key)
-        if located is not None and located[0].attention in options.heads:
-            place, module, name = located
-            parts.setdefault((place, module), {})[name] = value
+    for key, (place, path, name) in weights_of_attentions(weights).items():
+        if place.attention in options.heads:
+            parts.setdefault((place, path), {})[name] = weights[key]
     attentions = []
-    for (place, module), own in parts.items():
+    for (place, path), part in parts.items():
         heads = options.heads[place.attention][place.layer]
         spec = options.specs[place.attention][place.layer]
-        attentions.append(SavedAttention(*place, module, heads, spec, own))
+        attentions.append(SavedAttention(*place, path, heads, spec, part))
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
 
@@ -146,7 +144,7 @@ def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path:
     try:
         module.load_state_dict(dict(weights))
     except (RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         raise ValueError(
-            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {said:.600}"
+            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {message:.600}"
         ) from error

@@ -19,15 +19,12 @@ Features = tuple[type[Feature], ...]
 # In the order in which a model gets them
 FEATURES: Features = (AttentionHeads, SparseOutput, HeadRecord, Gates, FrozenDecoder)
 # What looks like an option of this package, and is refused where it is none
-_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_")
+_WORDS_OF_OPTIONS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_")
 
 
 def defaults_of(features: Features) -> dict[str, Any]:
     """The options of features, with their defaults."""
     return {entry.name: entry.default for entry in options_of(features)}
-
-
-DEFAULTS = defaults_of(FEATURES)
 
 
 def as_arguments(options: Dictionary[str, str]) -> str:
@@ -57,8 +54,12 @@ def refuse_unknown(
 
     fairseq ignores names that it does not know, and the experiment would be another one.
     """
-    own = defaults_of(features)
+    allowed = defaults_of(features)
     for name in map(str, names):
-        is_like = any(word in name for word in _OWN_WORDS) or get_close_matches(name, own, 1, 0.8)
+        is_like = any(word in name for word in _WORDS_OF_OPTIONS) or get_close_matches(
+            name, allowed, 1, 0.8
+        )
         if name not in known and is_like:
-            raise ValueError(f"model.{name} is no option of this model; allowed: {', '.join(own)}")
+            raise ValueError(
+                f"model.{name} is no option of this model; allowed: {', '.join(allowed)}"
+            )

@@ -160,12 +160,12 @@ class CopyDecoder(EntmaxTransformerDecoder):
 
     def _parts(self, features: Tensor, of_heads: Tensor, source: Tensor) -> CopyParts:
         attention = self.copy_attention()
-        own = of_heads[list(self.copy.heads)]
+        weights = of_heads[list(self.copy.heads)]
         switch = self.copy_switch(features).squeeze(-1)
-        parts = CopyParts(switch.to(own.dtype), own.mean(0), source)
+        parts = CopyParts(switch.to(weights.dtype), weights.mean(0), source)
         if not attention.scores_of:
             return parts
-        return parts._replace(head_weights=own, head_scores=of_heads[attention.num_heads :])
+        return parts._replace(head_weights=weights, head_scores=of_heads[attention.num_heads :])
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -305,8 +305,8 @@ def _opennmt(args: Any) -> None:
     """OpenNMT-py's CopyTransformer, as Baan et al. 2019 (section 4) use it."""
     sizes = {"layers": 4, "embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
     sizes["normalize_before"] = True
-    own = {f"{side}_{name}": sizes[name] for side in ("encoder", "decoder") for name in sizes}
-    for name, value in {**own, "share_all_embeddings": True}.items():
+    of_sides = {f"{side}_{name}": sizes[name] for side in ("encoder", "decoder") for name in sizes}
+    for name, value in {**of_sides, "share_all_embeddings": True}.items():
         setattr(args, name, getattr(args, name, value))
     compat.stock_architectures()["transformer"](args)
 

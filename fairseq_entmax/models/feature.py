@@ -63,7 +63,7 @@ class ModelOptions:
         self.specs: dict[str, list[LayerSpec]] = attention.specs
         self.heads: dict[str, list[int]] = attention.heads
         self.places: dict[str, int] = attention.places
-        self.mapping_defaults: dict[str, str] = attention.mapping_defaults
+        self.mapping_defaults: dict[str, Any] = attention.mapping_defaults
         self.copy = self.features.get("copy")
         for feature in self.features.values():
             feature.fit(self, args)
@@ -108,10 +108,10 @@ def _value(entry: Field[Any], args: Any) -> Any:
 def add_argument(parser: Any, entry: Field[Any]) -> None:
     """Add an option to an argparse parser or group. Defaults come from the architecture."""
     about = entry.metadata
-    kind: dict[str, Any] = {"action": "store_true"}
+    settings: dict[str, Any] = {"action": "store_true"}
     if about["metavar"] is not None:
-        kind = {"metavar": about["metavar"], "type": _argument(about["check"])}
-    parser.add_argument(option_name(entry.name), help=about["help"], **kind)
+        settings = {"metavar": about["metavar"], "type": _argument(about["check"])}
+    parser.add_argument(option_name(entry.name), help=about["help"], **settings)
 
 
 def _argument(check: Callable[[Any], Any]) -> Callable[[str], str]:

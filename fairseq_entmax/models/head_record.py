@@ -166,13 +166,13 @@ class _Learned:
         if not path.exists():
             return None
         try:
-            kept = [line for line in read_record(path, self._name) if line["update"] <= update]
+            lines = [line for line in read_record(path, self._name) if line["update"] <= update]
         except ValueError as error:
             raise ValueError(f"{error}; move it away, or give another --save-dir") from None
-        if kept and kept[-1]["update"] == update and kept[-1] != self._line(update):
-            kept.pop()
-        write_together({path: "".join(json.dumps(line) + "\n" for line in kept).encode()})
-        return kept[-1]["update"] if kept else None
+        if lines and lines[-1]["update"] == update and lines[-1] != self._line(update):
+            lines.pop()
+        write_together({path: "".join(json.dumps(line) + "\n" for line in lines).encode()})
+        return lines[-1]["update"] if lines else None
 
 
 def _over_heads(

@@ -44,18 +44,18 @@ def heads_of_start(args: Any) -> dict[str, str]:
 def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
     if start.options.copy is None or getattr(args, "copy_heads", None) is None:
         return {}
-    of_start, default, given = start.options.copy, Copying.read(None), Copying.read(args)
+    of_start, default, wanted = start.options.copy, Copying.read(None), Copying.read(args)
     same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
-    if given.copy_layer not in (default.copy_layer, *same_layer):
+    if wanted.copy_layer not in (default.copy_layer, *same_layer):
         return {}  # another layer, whose heads are as they are numbered in the start
     options: dict[str, str] = of_start.arguments(of_start.heads)
-    if given.heads not in (default.heads, of_start.heads):
+    if wanted.heads not in (default.heads, of_start.heads):
         raise ValueError(
-            f"--copy-heads {','.join(map(str, given.heads))}: {start.path} was pruned, and copies by "
+            f"--copy-heads {','.join(map(str, wanted.heads))}: {start.path} was pruned, and copies by "
             f"{options['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
             f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
         )
-    if given.copy_mapping is not None:
+    if wanted.copy_mapping is not None:
         options.pop("copy_mapping", None)
     return options
 
@@ -79,8 +79,8 @@ def start_of_heads(args: Any) -> str | None:
 
     None too where options say how many heads there are.
     """
-    is_said = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
-    if is_said or getattr(args, "save_dir", None) is None:
+    has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
+    if has_counts or getattr(args, "save_dir", None) is None:
         return None
     restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
     last = os.path.join(args.save_dir, restore)

@@ -139,9 +139,9 @@ def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
 
     def defaults(args: Any) -> None:
         # Some of fairseq's functions take what a configuration has not for a value, None
-        given = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
-        given = vars(given) if isinstance(given, Namespace) else given
-        plain = Namespace(**{name: value for name, value in given.items() if value is not None})
+        settings = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
+        settings = vars(settings) if isinstance(settings, Namespace) else settings
+        plain = Namespace(**{name: value for name, value in settings.items() if value is not None})
         fill_in(plain)
         filled = {name: value for name, value in vars(plain).items() if value is not None}
         for name, value in {**vars(plain), **stock_defaults(), **filled}.items():

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import Gate, MultiheadAttention
-from fairseq_entmax.attentions import Place, place_of
+from fairseq_entmax.attentions import Place, weights_of_attentions
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.feature import ModelOptions
 
@@ -109,33 +109,33 @@ class Restoring(nn.Module):
 
 def _does_not_fit(error: RuntimeError) -> ValueError:
     """What torch says against the weights of a checkpoint, in one sentence with the remedy."""
-    said = " ".join(str(error).split())
-    others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', said)
+    message = " ".join(str(error).split())
+    others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', message)
     others = [name for name in others if not name.endswith(f".{RATIO}")]
-    if others and "Unexpected key" in said:
+    if others and "Unexpected key" in message:
         return ValueError(
             f"the checkpoint has learned {', '.join(others)} of other mappings than the model has: "
             f"give the --attn-mapping and its like that it was trained with, which "
             f"'fairseq-entmax alpha CHECKPOINT' shows"
         )
-    if "size mismatch" in said and "_proj.weight" in said:
+    if "size mismatch" in message and "_proj.weight" in message:
         return ValueError(
             "the checkpoint has other numbers of heads, or another width, than the model: give the "
-            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints ({said:.600})"
+            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints ({message:.600})"
         )
     return ValueError(
         f"the checkpoint does not hold the weights of the model: give the options that it was "
-        f"trained with, or another checkpoint ({said:.600})"
+        f"trained with, or another checkpoint ({message:.600})"
     )
 
 
-def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:
+def _has_other_factors(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     """Whether numbers that both have are stored by other factors of learning rates."""
-    ratios = {name for state in (theirs, own) for name in state if name.endswith(f".{RATIO}")}
+    ratios = {name for state in (theirs, ours) for name in state if name.endswith(f".{RATIO}")}
     for name in ratios:
         prefix = name.removesuffix(RATIO)
-        is_in_both = all(any(key.startswith(prefix) for key in state) for state in (theirs, own))
-        pair = [state.get(name, torch.ones(2, dtype=torch.int64)) for state in (theirs, own)]
+        is_in_both = all(any(key.startswith(prefix) for key in state) for state in (theirs, ours))
+        pair = [state.get(name, torch.ones(2, dtype=torch.int64)) for state in (theirs, ours)]
         if is_in_both and pair[0].tolist() != pair[1].tolist():
             return True
     return False
@@ -149,12 +149,11 @@ def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
     is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     if not any(is_cut.values()):
         return state_dict
-    kept = checkpoint_utils.prune_state_dict(state_dict, cfg)
+    cut = checkpoint_utils.prune_state_dict(state_dict, cfg)
     whole = (item for item in state_dict.items() if not is_cut.get(item[0].partition(".")[0], True))
-    return {**kept, **dict(whole)}
+    return {**cut, **dict(whole)}
 
 
 def _places(state_dict: Collection[str]) -> set[Place]:
     """The attentions that a state dict has weights of."""
-    located = map(place_of, state_dict)
-    return {place for place, _, _ in filter(None, located)}
+    return {weight.place for weight in weights_of_attentions(state_dict).values()}

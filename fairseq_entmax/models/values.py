@@ -5,18 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 from fairseq_entmax.mappings.factor import check_lr_factor
-from fairseq_entmax.mappings.layers import LayerSpec, parse_mappings
+from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, parse_layers
+
+
+def parse_layers_option(value: Any) -> LayersSpec:
+    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have."""
+    return parse_layers(mapping_text(value))
 
 
 def parse_mapping_option(value: Any) -> list[LayerSpec]:
-    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have."""
-    return parse_mappings(mapping_text(value))
-
-
-def check_mapping(value: Any) -> str:
-    """The text of what :func:`parse_mapping_option` takes."""
-    parse_mapping_option(value)
-    return mapping_text(value)
+    """The mappings that :func:`parse_layers_option` finds."""
+    return parse_layers_option(value).layers
 
 
 def mapping_text(value: Any) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from here on
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.masks import hides_future_alone
-from fairseq_entmax.attention.projections import split_heads
+from fairseq_entmax.kernels.inputs import split_heads
 from fairseq_entmax.mappings import HeadsApart, Mapping
 
 

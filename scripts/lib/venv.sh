@@ -2,8 +2,9 @@
 #
 # shellcheck shell=bash
 
-OLDEST_PYTHON=3.11
-NEWEST_PYTHON=3.13 # of those that are tested
+PYTHONS=$(sed -n 's/^PYTHONS = (\(.*\))$/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../../setup.py" | tr -d '",')
+OLDEST_PYTHON=${PYTHONS%% *}
+NEWEST_PYTHON=${PYTHONS##* } # of those that are tested
 TORCH_FOR_CPUS=https://download.pytorch.org/whl/cpu
 PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 

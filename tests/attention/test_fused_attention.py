@@ -209,7 +209,6 @@ def test_activations_that_are_computed_again_drop_the_same_weights(recompute, ca
         ("softmax", {}, {}),
         ("entmax:alpha=1.0", {}, {}),
         ("entmax", {"dtype": torch.float64}, {}),
-        ("entmax", {"add_zero_attn": True}, {}),
         ("fusedmax", {}, {}),
         ("entmax", {"dropout": 1.0}, {}),
     ],

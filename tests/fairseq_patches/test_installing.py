@@ -107,7 +107,8 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
     monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
     monkeypatch.setattr(kernels, "_usable", kernels._usable.__wrapped__)  # not what it found before
-    monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
+    native = kernels.KERNELS[kernels.NATIVE]._replace(missing=lambda _: "there is no C compiler")
+    monkeypatch.setitem(kernels.KERNELS, kernels.NATIVE, native)
     start_command()
     with pytest.raises(SystemExit) as stop:
         train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))

@@ -191,11 +191,9 @@ def test_the_heads_kept_keep_their_values_to_the_bit(text):
 def test_a_kernel_is_told_alpha_and_nothing_of_softmax_or_structure():
     assert build("entmax15").fused() == 0.5
     assert build("entmax:init=1.25").fused().tolist() == pytest.approx([0.25] * 4)
-    assert not build("entmax15").needs_words_alone
     assert build("softmax").fused() is None
     for text in ("fusedmax", "entmax:oscar=learned", "sqpnormmax"):
         assert build(text).fused() is None
-        assert build(text).needs_words_alone
     for text in ("entmax:alpha=1.5:tv=0", "entmax:alpha=1.5:oscar=0"):
         assert build(text).fused() == 0.5
         assert torch.equal(build(text)(attention_scores()), entmax(attention_scores(), 1.5))

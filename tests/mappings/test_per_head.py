@@ -93,10 +93,8 @@ def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each_and_others_ar
     epsilon = build(ENTMAX_ALONE).fused()
     assert epsilon.tolist() == pytest.approx([0.3, 0, 0, 1, 0.3], abs=2e-7)
     assert build(["softmax", "sparsemax"]).half().fused().tolist() == [0.0, 1.0]
-    assert not build(ENTMAX_ALONE).needs_words_alone
     for other in ("fusedmax", "sqpnormmax", "entmax:oscar=learned"):
         assert build(["softmax", other]).fused() is None
-        assert build(["softmax", other]).needs_words_alone
 
 
 def test_a_kernel_takes_the_place_of_no_head_whose_forward_pass_was_changed():

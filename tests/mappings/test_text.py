@@ -12,13 +12,13 @@ from fairseq_entmax.mappings import (
     HeadsSpec,
     Mapping,
     MappingSpec,
-    mappings_for_layers,
+    parse_layers,
     parse_mapping,
     parse_mappings,
     register_mapping,
     registry,
 )
-from fairseq_entmax.mappings.layers import layers_text, names_layers
+from fairseq_entmax.mappings.layers import layers_text
 
 NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "sqpnormmax"]
 APART = "sparsemax|softmax*7"
@@ -185,14 +185,13 @@ def test_layers_and_heads_are_read_in_order_with_their_repeats(text, layers):
 
 def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
     for text in ("entmax", f"({APART})", APART):
-        assert not names_layers(text)
-        assert mappings_for_layers(text, 6) == parse_mappings(text) * 6
-    assert names(mappings_for_layers("sparsemax*5,softmax", 6)) == ["sparsemax"] * 5 + ["softmax"]
+        assert parse_layers(text).of_layers(6) == parse_mappings(text) * 6
+    five_of_six = parse_layers("sparsemax*5,softmax").of_layers(6)
+    assert names(five_of_six) == ["sparsemax"] * 5 + ["softmax"]
     for text, length in (("softmax,entmax", 2), ("softmax*1", 1), (f"({APART})*1", 1)):
-        assert names_layers(text)
         message = f"{text!r} names {length} layers, the model has 6; give one mapping"
         with pytest.raises(ValueError, match=re.escape(message)):
-            mappings_for_layers(text, 6)
+            parse_layers(text).of_layers(6)
 
 
 def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():

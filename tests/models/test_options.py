@@ -11,6 +11,7 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import Entmax, Mapping, register_mapping, registry
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.config import FEATURES
+from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
 from fairseq_entmax.pruning import prune_state
 from tests.support import TINY, build_model, tiny_task
 
@@ -186,6 +187,8 @@ GATED = {"head_gates": "encoder-self,cross"}
             r"--cross-attn-mapping \(cross attention\).*3 layers",
         ),
         ({"attn_mapping": "hardmax"}, r"--attn-mapping: .*'hardmax'.*softmax, sparsemax, entmax15"),
+        # Also where it is that of no attention
+        ({"attn_mapping": "hardmax", **dict.fromkeys(MAPPING_OPTIONS.values(), "entmax")}, "hardm"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping: .*from 1 .*to 2 .*not 2.5"),
         ({"attn_mapping": 3}, r"--attn-mapping: .*must be a text such as 'entmax', not 3"),
         (

@@ -25,16 +25,16 @@ def test_a_version_that_the_indexs_own_torch_cannot_have_is_found(script, tmp_pa
     assert "\ntriton==" in pinned
     wrong = tmp_path / "constraints.txt"
     wrong.write_text(re.sub(r"(?m)^triton==\S+", "triton==3.9.0", pinned), encoding="utf-8")
-    failed = script.check(wrong, [LINUX], ["3.11"])
-    assert failed == [f"{LINUX}, Python 3.11"]
+    oldest = script.PYTHONS[0]
+    failed = script.check(wrong, [LINUX], [oldest])
+    assert failed == [f"{LINUX}, Python {oldest}"]
     assert "triton" in capsys.readouterr().err
 
 
-def test_the_script_the_package_and_the_documentation_name_the_same_pythons(script):
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    classifiers = re.findall(r"Programming Language :: Python :: (3\.\d+)", setup)
-    assert tuple(classifiers) == script.PYTHONS
-    assert re.search(r'python_requires=">=(.+)"', setup)[1] == script.PYTHONS[0]
-    readme = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
-    (row,) = re.findall(r"(?m)^\| Python \|.*$", readme)
-    assert set(re.findall(r"3\.\d+", row)) == set(script.PYTHONS)
+def test_the_documentation_and_the_tools_name_the_pythons_of_the_package(script):
+    pythons = script.PYTHONS
+    (row,) = re.findall(r"(?m)^\| Python \|.*$", (ROOT / "docs" / "versions.md").read_text("utf-8"))
+    assert re.findall(r"3\.\d+", row) == pythons
+    assert f"Python {pythons[0]} to {pythons[-1]}" in (ROOT / "README.md").read_text("utf-8")
+    target = pythons[0].replace(".", "")
+    assert f'target-version = "py{target}"' in (ROOT / "pyproject.toml").read_text("utf-8")

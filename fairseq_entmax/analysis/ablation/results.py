@@ -26,7 +26,7 @@ from unittest import mock
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
 from fairseq_entmax.paired_tests import paired_t_test
-from fairseq_entmax.progress import said_if_long
+from fairseq_entmax.progress import message_if_long
 from fairseq_entmax.summaries.oov import MARKER
 from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_documents
 from fairseq_entmax.text_table import text_table
@@ -193,7 +193,7 @@ def paired_bootstrap(
         test = PairedTest(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
         )
-    with said_if_long(f"BLEU of {len(systems)} systems in {samples} resamples is computed"):
+    with message_if_long(f"BLEU of {len(systems)} systems in {samples} resamples is computed"):
         signatures, results = test()
     tests: list[Any] = list(results["BLEU"])
     scores = [float(result.score) for result in tests]

@@ -20,9 +20,9 @@ Hypotheses = list[list[dict[str, Any]]]
 
 def _copy(module: nn.Module) -> Any:
     """A module with the same parts, in which some can be replaced."""
-    own = copy.copy(module)
-    own._modules = dict(module._modules)
-    return own
+    copied = copy.copy(module)
+    copied._modules = dict(module._modules)
+    return copied
 
 
 def _shadow(owner: Any, name: str, change: Callable[..., Any], *context: Any) -> None:
@@ -39,18 +39,18 @@ class BatchSearch:
     """
 
     def __init__(self, generator: Any) -> None:
-        own = self.generator = _copy(generator)
-        search = own.search = self.search = _copy(own.search)
-        own.model = _copy(own.model)
+        copied = self.generator = _copy(generator)
+        search = copied.search = self.search = _copy(copied.search)
+        copied.model = _copy(copied.model)
         self.is_sampling = isinstance(search, Sampling)
         self.counts = SearchCounts()
         self.places: Tensor | None = None
-        _shadow(own.model, "forward_decoder", self._look)
-        if own.lm_model is not None:
-            own.lm_model = _copy(own.lm_model)
-            _shadow(own.lm_model, "get_normalized_probs", self._look_at_language_model)
-        _shadow(own, "_prefix_tokens", self._force)
-        _shadow(own, "is_finished", self._is_finished)
+        _shadow(copied.model, "forward_decoder", self._look)
+        if copied.lm_model is not None:
+            copied.lm_model = _copy(copied.lm_model)
+            _shadow(copied.lm_model, "get_normalized_probs", self._look_at_language_model)
+        _shadow(copied, "_prefix_tokens", self._force)
+        _shadow(copied, "is_finished", self._is_finished)
         _shadow(search, "step", self._step)
         _shadow(search, "prune_sentences", self._prune)
         _shadow(search, "update_constraints", self._go_on)

@@ -20,11 +20,18 @@ from torch import Tensor
 from fairseq_entmax.kernels import attention as of_any
 from fairseq_entmax.kernels.attention import Backend, Inputs
 from fairseq_entmax.kernels.dropout import least_kept
-from fairseq_entmax.kernels.inputs import dense_rows, epsilon_of_heads, positions_first
+from fairseq_entmax.kernels.inputs import (
+    ScoreSettings,
+    dense_rows,
+    epsilon_of_heads,
+    positions_first,
+)
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
 # For the support of so few keys there is room from the start: it need not be put together
 FEW_KEYS = 160
+# No more than twice what is needed stays, where it is for more keys of all queries than these
+_MUCH = 2**16
 
 
 # Matrices and Shape of attention.h, with the Dropout of dropout.h
@@ -37,72 +44,93 @@ def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     return query.device.type == "cpu" and dtype == torch.float32
 
 
-def _matrices(tensor: Tensor) -> bytes:
-    return _MATRICES.pack(tensor.data_ptr(), *tensor.stride()[:3])
+def _matrices(tensor: Tensor, head_dim: int) -> bytes:
+    """Where a matrix of each sentence and head is."""
+    strides = tensor.stride()
+    if len(strides) == 3:  # heads side by side
+        strides = strides[1], head_dim, strides[0]
+    return _MATRICES.pack(tensor.data_ptr(), *strides[:3])
 
 
-def _shape(inputs: Inputs, epsilon: Tensor, padding: Tensor | None, mask: Tensor | None) -> bytes:
+def _empty_like(tensor: Tensor) -> Tensor:
+    return tensor.new_empty(tensor.shape) if tensor.dim() == 3 else positions_first(tensor)
+
+
+def _shape(
+    sizes: tuple[int, ...],
+    settings: ScoreSettings,
+    epsilon: Tensor,
+    padding: Tensor | None,
+    mask: Tensor | None,
+) -> bytes:
     """Sizes, parameters and masks. The tensors are to live as long as this is used."""
-    query, settings = inputs.query, inputs.settings
     drops = (0, 0, 0.0)
     if settings.dropout:
         assert settings.seed is not None
         share = settings.dropout
         drops = (int(settings.seed), least_kept(share), 1 / (1 - share))
     return _SHAPE.pack(
-        *(*query.shape[:3], inputs.key.size(2), query.size(3), settings.scale),
+        *(*sizes, settings.scale),
         *(address(epsilon), address(padding), address(mask), int(settings.causal), *drops),
     )
 
 
-def _blocks_and_threads(query: Tensor, key: Tensor) -> tuple[int, int]:
+def _blocks_and_threads(sizes: tuple[int, ...]) -> tuple[int, int]:
     """How many times the queries of all heads fill the lanes, and threads for so much."""
-    sentences, heads, queries, _ = query.shape
+    sentences, heads, queries, keys, _ = sizes
     blocks = sentences * heads * -(-queries // lanes())
-    return blocks, threads_for(sentences * heads * queries * key.size(2), blocks)
+    return blocks, threads_for(sentences * heads * queries * keys, blocks)
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    """The output, and where each query's support begins, the last one's ends; keys; probabilities."""
-    query, key, value, settings = inputs.query, inputs.key, inputs.value, inputs.settings
-    output, epsilon = positions_first(query), epsilon_of_heads(inputs.epsilon, query.size(1))
-    blocks, threads = _blocks_and_threads(query, key)
-    starts = few = kept = None
+    """The output, and where each query's support begins and the last one's ends; keys, probabilities.
+
+    The two are ``(2, keys of all)``, of which the bits of the second are of float32.
+    """
+    settings, sizes = inputs.settings, inputs.sizes()
+    _, heads, _, keys, head_dim = sizes
+    output, epsilon = _empty_like(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
+    blocks, threads = _blocks_and_threads(sizes)
+    starts = support = kept = None
     failed = 0
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
-        if key.size(2) <= FEW_KEYS:
-            few = _empty(blocks * lanes() * key.size(2))
+        if keys <= FEW_KEYS:
+            support = _empty(blocks * lanes() * keys)
         else:
             kept = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
         mask = None if mask is None else mask.to(torch.float32).contiguous()
-        shape = _shape(inputs, epsilon, padding, mask)
         failed = library().entmax_attention_forward(
-            shape,
-            *map(_matrices, (query, key, value, output)),
-            *(address(starts), kept, *map(address, few or (None, None))),
-            threads,
+            _shape(sizes, settings, epsilon, padding, mask),
+            *[_matrices(one, head_dim) for one in (*inputs[:3], output)],
+            *(address(starts), kept, *_addresses(support), threads),
         )
     if starts is None:
         check(failed)
         return output, ()
-    total = int(starts[-1])
-    keys, probs = few or (_empty(0) if failed else _empty(total))
-    if few and 2 * total < keys.numel():  # no more than twice what is needed stays
-        keys, probs = keys[:total].clone(), probs[:total].clone()
-    elif kept is not None:
-        own = None if failed else keys.data_ptr()
-        library().entmax_attention_take(kept, address(starts), len(kept), own, address(probs))
+    if kept is not None:
+        support = _empty(0 if failed else int(starts[-1]))
+        places = (None, None) if failed else _addresses(support)
+        library().entmax_attention_take(kept, address(starts), len(kept), *places)
     check(failed)
-    return output, (starts, keys[:total], probs[:total])
+    assert support is not None
+    if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
+        support = support.narrow(1, 0, int(starts[-1])).clone()
+    return output, (starts, support)
 
 
-def _empty(number: int) -> tuple[Tensor, Tensor]:
+def _empty(number: int) -> Tensor:
     """Room for so many keys and their probabilities."""
-    return torch.empty(number, dtype=torch.int32), torch.empty(number, dtype=torch.float32)
+    return torch.empty((2, number), dtype=torch.int32)
+
+
+def _addresses(support: Tensor | None) -> tuple[int, int]:
+    """Where keys are, and their probabilities."""
+    start = address(support)
+    return start, 0 if support is None else start + support.nbytes // 2
 
 
 def _backward(
@@ -110,22 +138,22 @@ def _backward(
 ) -> Sequence[Tensor | None]:
     # Hooks on what is saved may give it back in other places
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
-    query, key = rows[:2]
-    epsilon = epsilon_of_heads(inputs.epsilon, query.size(1))
-    grads = [positions_first(tensor) for tensor in rows[:3]]
-    for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64) if wanted[3] else None
-    if query.numel() and key.numel():
+    sizes = inputs.sizes()
+    epsilon = epsilon_of_heads(inputs.epsilon, sizes[1])
+    grads = [_empty_like(tensor) for tensor in rows[:3]]
+    for_epsilon = torch.zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
+    if rows[0].numel() and rows[1].numel():
         # Gradients of attention.h
-        gradients = b"".join(map(_matrices, (*rows, *grads)))
+        gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
         gradients += struct.pack("P", address(for_epsilon))
-        shape = _shape(inputs, epsilon, None, None)  # the support has what masks leave
-        starts, keys, probs = (tensor.contiguous() for tensor in kept)
-        for_scores = torch.empty_like(probs)
-        weights = torch.empty_like(probs) if inputs.settings.dropout else None
+        # The support has what masks leave
+        shape = _shape(sizes, inputs.settings, epsilon, None, None)
+        starts, support = (tensor.contiguous() for tensor in kept)
+        for_scores = torch.empty(support.size(1))
+        weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
         failed = library().entmax_attention_backward(
-            *(shape, gradients),
-            *map(address, (starts, keys, probs, for_scores, weights)),
-            _blocks_and_threads(query, key)[1],
+            *(shape, gradients, address(starts), *_addresses(support)),
+            *(address(for_scores), address(weights), _blocks_and_threads(sizes)[1]),
         )
         check(failed)
     else:
@@ -137,4 +165,4 @@ def _backward(
 
 
 # As fairseq_entmax.kernels.attention.attention
-attention = functools.partial(of_any.attention, Backend(_forward, _backward))
+attention = functools.partial(of_any.attention, Backend(_forward, _backward, takes_joined=True))

@@ -33,18 +33,19 @@ def step(
     new: tuple[Tensor, Tensor] | None = None,
     wants_probs: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of one query of each hypothesis, ``(hypotheses, heads * head_dim)``, without a gradient.
+    """Attention of one query of each hypothesis, without a gradient.
 
-    ``epsilon`` is ``(heads,)``, dense. ``new`` has key and value of the last position, shaped as the
-    query, which are written to the place of the hypothesis; it needs the origins of positions.
+    The query is ``(1, hypotheses, heads * head_dim)``, and ``epsilon`` ``(heads,)``, dense. ``new`` has
+    key and value of the last position, shaped as the query, which are written to the place of the
+    hypothesis; it needs the origins of positions.
 
     Returns:
-        ``(hypotheses, heads * head_dim)``, and the probabilities ``(hypotheses, heads, keys)`` or
+        The output, shaped as the query, and the probabilities ``(hypotheses, heads, keys)`` or
         None. A query that sees no key gets zeros; others get NaN if their head's epsilon is NaN, or
         NaN or ``+inf`` is among their scores.
     """
     query = query.contiguous()
-    hypotheses, heads = query.size(0), cached.key.size(1)
+    hypotheses, heads = cached.origins.size(0), cached.key.size(1)
     output = torch.empty_like(query)
     probs = query.new_empty((hypotheses, heads, cached.number)) if wants_probs else None
     if not cached.number:

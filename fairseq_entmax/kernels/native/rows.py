@@ -76,17 +76,6 @@ def _run(
         *(address(scores), NUMBERS[kind]),
         *(address(epsilon), *of_epsilon, address(strength), *of_strength),
         *(address(tensor) for tensor in others),
-        *(number, keys, _threads(number, keys)),
+        *(number, keys, threads_for(scores.numel(), -(-number // lanes()))),
     )
     check(failed)
-
-
-def _threads(rows: int, keys: int) -> int:
-    return threads_for(rows * keys, -(-rows // lanes()))
-
-
-def buffer_bytes(scores: Tensor) -> int:
-    """The most that the library itself takes, forward or backward, for scripts/benchmarks."""
-    keys = scores.size(-1)
-    vectors = 6 * (keys + 2 * lanes())  # of a thread
-    return _threads(scores.numel() // keys, keys) * vectors * lanes() * scores.element_size()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,14 +15,7 @@ from fairseq_entmax.mappings import Mapping, strengths
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
 from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.factor import NO_FACTOR
-from fairseq_entmax.mappings.layers import (
-    HeadsSpec,
-    LayerSpec,
-    layers_text,
-    mappings_for_layers,
-    names_layers,
-    parse_mappings,
-)
+from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec, LayersSpec, layers_text
 from fairseq_entmax.mappings.rise import check_warmup
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
@@ -58,7 +51,7 @@ def _check_sharing(value: Any) -> str:
 
 def _mapping_of(attention: str) -> Any:
     help = f"mapping of {attention} attention, instead of --attn-mapping"
-    return option(None, help, values.check_mapping, "SPEC")
+    return option(None, help, values.parse_layers_option, "SPEC")
 
 
 def _heads_of(attention: str) -> Any:
@@ -76,19 +69,19 @@ class AttentionHeads(Feature):
     """The heads of every attention, in every layer; what they are stands in :class:`ModelOptions`."""
 
     name = "attention"
-    attn_mapping: str = option(
+    attn_mapping: LayersSpec = option(
         "entmax",
         "mapping of all attentions from scores to weights: softmax, sparsemax, entmax15, entmax "
         "(alpha learned per head) or entmax:alpha=1.33 (fixed); fusedmax, oscarmax, sqpnormmax, "
         "fusedmax:tv=0.3, entmax:tv=learned, entmax:oscar=learned or sqpnormmax:p=learned; or a "
         "list, bottom layer first, such as sparsemax*5,softmax; 'sparsemax|softmax*7' gives each "
         "of 8 heads its own, and '(sparsemax|softmax*7)*3,softmax*3' the heads of three layers",
-        values.check_mapping,
+        values.parse_layers_option,
         "SPEC",
     )
-    encoder_self_attn_mapping: str | None = _mapping_of(ENCODER_SELF)
-    decoder_self_attn_mapping: str | None = _mapping_of(DECODER_SELF)
-    cross_attn_mapping: str | None = _mapping_of(CROSS)
+    encoder_self_attn_mapping: LayersSpec | None = _mapping_of(ENCODER_SELF)
+    decoder_self_attn_mapping: LayersSpec | None = _mapping_of(DECODER_SELF)
+    cross_attn_mapping: LayersSpec | None = _mapping_of(CROSS)
     alpha_init: str | float = option(
         NORMAL,
         "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
@@ -144,7 +137,7 @@ class AttentionHeads(Feature):
     specs: dict[str, list[LayerSpec]] = field(init=False, default_factory=dict)
     heads: dict[str, list[int]] = field(init=False, default_factory=dict)
     places: dict[str, int] = field(init=False, default_factory=dict)
-    mapping_defaults: dict[str, str] = field(init=False, default_factory=dict)
+    mapping_defaults: dict[str, Any] = field(init=False, default_factory=dict)
 
     def fit(self, options: ModelOptions, args: Any) -> None:
         for attention in ATTENTIONS:
@@ -160,7 +153,7 @@ class AttentionHeads(Feature):
                         f"{attention} attention, only {', '.join(options.attentions)}; leave it out"
                     )
         for parameter, option_of in _DEFAULTS_OF.items():
-            self.mapping_defaults[parameter] = str(getattr(self, option_of))
+            self.mapping_defaults[parameter] = getattr(self, option_of)
         for attention, heads in self.heads.items():
             for layer in range(len(heads)):
                 self.check_apart(attention, layer)
@@ -202,17 +195,18 @@ class AttentionHeads(Feature):
 
     def _mapping_option(self, attention: str) -> str:
         """The option that names the mapping of an attention."""
-        own = MAPPING_OPTIONS[attention]
-        return "attn_mapping" if getattr(self, own) is None else own
+        option = MAPPING_OPTIONS[attention]
+        return "attn_mapping" if getattr(self, option) is None else option
 
     def _mappings(self, args: Any, attention: str) -> list[LayerSpec]:
         """The mapping of each layer of an attention."""
         option = self._mapping_option(attention)
-        (layers, kept), text = _layers(args, attention), getattr(self, option)
+        (layers, kept), named = _layers(args, attention), getattr(self, option)
+        if kept and named.is_list:
+            named = replace(named, layers=_of_kept(named.layers, layers, kept))
         try:
-            if kept and names_layers(text):
-                text = layers_text(_of_kept(parse_mappings(text), layers, kept))
-            return mappings_for_layers(text, len(kept) if kept else layers)
+            mappings: list[LayerSpec] = named.of_layers(len(kept) if kept else layers)
+            return mappings
         except ValueError as error:
             raise ValueError(f"{option_name(option)} ({attention} attention): {error}") from None
 

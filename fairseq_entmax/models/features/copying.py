@@ -90,11 +90,11 @@ class Copying(Feature):
                 raise ValueError(
                     f"{option_name(name)} {reason}: leave it out, or use entmax_transformer"
                 )
-        layers, given = len(options.heads[CROSS]), self.copy_layer
-        layer = self.layer = given + layers if given < 0 else given
+        layers, named = len(options.heads[CROSS]), self.copy_layer
+        layer = self.layer = named + layers if named < 0 else named
         if not 0 <= layer < layers:
             raise ValueError(
-                f"--copy-layer {given}: the decoder has {layers} layers, from 0 to {layers - 1}, or "
+                f"--copy-layer {named}: the decoder has {layers} layers, from 0 to {layers - 1}, or "
                 f"from -1 to {-layers}"
             )
         number = options.heads[CROSS][layer]

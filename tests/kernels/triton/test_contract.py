@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -124,10 +123,10 @@ def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
 def fresh(monkeypatch):
     """As in a new process."""
     monkeypatch.setattr(kernels, "_said", set())
-    for cached in (kernels._usable, kernels._why_no_triton):
+    for cached in (kernels._usable, kernels.KERNELS[kernels.TRITON].missing):
         cached.cache_clear()
     yield monkeypatch
-    for cached in (kernels._usable, kernels._why_no_triton):
+    for cached in (kernels._usable, kernels.KERNELS[kernels.TRITON].missing):
         cached.cache_clear()
 
 
@@ -156,7 +155,8 @@ def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
     reason = "its kernels do not run here (OSError: Failed to find C compiler)"
     fresh.setenv(kernels.VARIABLE, kernels.AUTO)
     with caplog.at_level(logging.INFO):
-        on_a_gpu = SimpleNamespace(is_cuda=True, device=torch.device(DEVICE))
-        assert kernels.backend_for(on_a_gpu, 0.5) is torch_structured
+        of_triton = kernels.KERNELS[kernels.TRITON]._replace(device=DEVICE)
+        fresh.setattr(kernels, "KERNELS", {kernels.TRITON: of_triton})
+        assert kernels.backend_for(torch.zeros(3, device=DEVICE), 0.5) is torch_structured
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
     assert reason in line
