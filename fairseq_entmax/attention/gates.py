@@ -1,5 +1,7 @@
 """Gates on heads: what every gate is, which the penalty and pruning know alone, and hard-concrete ones.
 
+Those of :mod:`fairseq_entmax.attention.subset_gate` are the others.
+
 A gate is a number in [0, 1] for each head, learned, often exactly 0 or 1.
 
 Sources: Louizos, Welling, Kingma 2018, *Learning Sparse Neural Networks through L0
@@ -64,6 +66,7 @@ class Gate(nn.Module):
     weight: nn.Parameter
     decision: Tensor
     _protected: Tensor
+    needs_target = False  # whether it is for a number of heads, and not for a weight of the penalty
 
     def __init__(
         self, num_heads: int, init: float, lr_factor: float, protected: Sequence[int] = ()
@@ -104,6 +107,16 @@ class Gate(nn.Module):
                 self.decision.fill_(UNDECIDED)
             else:
                 self.decision.copy_(is_open)
+
+    @classmethod
+    def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
+        """Say, before each pass, how many heads of gates with one target are to be open by now.
+
+        Args:
+            gates: of this class.
+            number: of heads, protected ones not counted; falls to the target.
+            progress: the part of the updates before the decision that is over, from 0 to 1.
+        """
 
     def forward(self) -> Tensor:
         """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module)."""
@@ -164,7 +177,7 @@ class Gate(nn.Module):
         if prefix + RATIO in state_dict:
             factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
         state_dict[prefix + RATIO] = factors.as_ratio(self.lr_factor)
-        own = ((prefix + "weight", self.weight), (prefix + "decision", self.decision))
+        own = [(prefix + name, getattr(self, name)) for name in self.state_dict() if name != RATIO]
         self.filled = compat.fill_in(state_dict, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
@@ -220,8 +233,9 @@ class HardConcreteGate(Gate):
         return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
-# By the name that models choose a gate by (models/features/gating.py)
-GATES: dict[str, Callable[..., Gate]] = {"hard-concrete": HardConcreteGate}
+# By the name of --gate
+HARD_CONCRETE = "hard-concrete"
+GATES: dict[str, Callable[..., Gate]] = {HARD_CONCRETE: HardConcreteGate}
 
 
 def draw(gates: Sequence[Gate], *key: int) -> None:

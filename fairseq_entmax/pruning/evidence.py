@@ -1,0 +1,121 @@
+"""Which heads to keep, by what is known of them: their removal, a measure, or their gates.
+
+Source:
+    Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, sections 3 and 4: heads
+    are ranked by what the model loses without each, or by the gradient, and the least important go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.criterions.penalty import ALL
+from fairseq_entmax.criterions.penalty_options import parse_targets
+from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.models.checkpoint_model import SavedModel
+
+LOSS, GATES, RANDOM = "loss", "gates", "random"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How many heads of a model to keep, and by what.
+
+    Args:
+        keep: a number of heads, or one for each of some attentions, ``encoder-self=10,cross=16``;
+            other attentions keep all of theirs.
+        by: ``loss``, by which the loss grows without the head; ``gates``, the score of its gate;
+            ``random``; or a measure of ``analysis.json``, such as ``gradient``. More is better.
+        evidence: ``ablation.json`` for ``loss``, ``analysis.json`` for a measure.
+        seed: of ``random``.
+    """
+
+    keep: str
+    by: str
+    evidence: str | None = None
+    seed: int = 1
+
+    def removed(self, model: SavedModel) -> set[Head]:
+        """The open heads that go. Heads that a model copies by are kept first.
+
+        Raises:
+            OSError, ValueError: of the file; it is of another model; ``keep`` is more than there is.
+        """
+        targets = parse_targets(self.keep, "--keep")
+        if targets is None:
+            raise ValueError("--keep got nothing: give how many heads to keep, such as 24")
+        heads = {
+            Head(one.attention, one.layer, number): gate
+            for one in model.attentions
+            for number, gate in enumerate(model.gates(one))
+        }
+        scores = self._scores(model, sorted(heads))
+        unknown = sorted(map(str, scores.keys() - heads))
+        if unknown:
+            raise ValueError(
+                f"--evidence {self.evidence} is of another model: {model.path} has no head "
+                f"{', '.join(unknown[:5])}"
+            )
+        if model.options.copy is not None:
+            copy = model.options.copy
+            scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.heads}
+        removed: set[Head] = set()
+        for name, number in targets.items():
+            group = [h for h, gate in heads.items() if gate > 0 and name in (ALL, h.attention)]
+            if number > len(group):
+                raise ValueError(
+                    f"--keep {self.keep}: {model.path} has {len(group)} open heads "
+                    f"{'in all' if name == ALL else f'in {name}'}, give {len(group)} or less"
+                )
+            missing = sorted(str(head) for head in group if head not in scores)
+            if missing:
+                raise ValueError(
+                    f"--by {self.by}: {self.evidence or model.path} says nothing of "
+                    f"{', '.join(missing[:5])}: measure all heads that can go"
+                )
+            group.sort(key=lambda head: (scores[head], head))
+            removed |= {*group[: len(group) - number]}
+        return removed
+
+    def _scores(self, model: SavedModel, heads: list[Head]) -> dict[Head, float]:
+        if self.by == RANDOM:
+            draw = random.Random(self.seed)
+            return {head: draw.random() for head in heads}
+        if self.by == GATES:
+            return {
+                Head(one.attention, one.layer, head): score
+                for one in model.attentions
+                for head, score in enumerate(model.gate_scores(one))
+            }
+        if self.evidence is None:
+            written = "ablate" if self.by == LOSS else "analyze"
+            raise ValueError(f"--by {self.by} needs --evidence FILE, which {written} writes")
+        read = _of_ablation if self.by == LOSS else _of_analysis
+        try:
+            return read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's "
+                f"heads ({type(error).__name__}: {error})"
+            ) from None
+
+
+def _of_ablation(document: Any, name: str) -> dict[Head, float]:
+    removals = [one for one in document["removals"] if len(one["heads"]) == 1]
+    return {parse_heads(one["heads"][0]).pop(): float(one[name]["change"]) for one in removals}
+
+
+def _of_analysis(document: Any, name: str) -> dict[Head, float]:
+    (model,) = document["models"]
+    return {
+        Head(one["attention"], one["layer"], number): float(head[name])
+        for one in model["attentions"]
+        if one["attention"] in ATTENTIONS
+        for number, head in enumerate(one["heads"])
+    }
