@@ -103,8 +103,8 @@ class HeadL0Criterion(FairseqCriterion):
             penalty = self.penalty.at_validation(gates)
         added = penalty.to(loss) * sample_size
         # Without reduction the loss is one number a token, and its sum is to be the same
-        loss = loss + (added if reduce else added / loss.numel())
-        logging_output["loss"] = loss.data
+        share = added if reduce else added / loss.numel()
+        loss, logging_output["loss"] = loss + share, logging_output["loss"] + share.data
         logging_output["l0_penalty"] = added.data
         self._log(gates, state)
         return loss, sample_size, logging_output

@@ -25,11 +25,13 @@ def check_and_follow(
     **kwargs: Any,
 ) -> None:
     """``Trainer.__init__``, whose arguments these are."""
-    with compat.stopping_command():
+    with compat.stopping_command(FileNotFoundError):
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
         if hasattr(model, "check_criterion"):
             model.check_criterion(criterion)
+        if hasattr(model, "take_teacher"):
+            model.take_teacher(criterion, task)
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):
         compat.follow_trainer(trainer)

@@ -157,6 +157,10 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         """Refuse a criterion that does not fit the model, before its training."""
         check_loss(type(criterion), self)
 
+    def take_teacher(self, criterion: Any, task: Any) -> None:
+        """Let a criterion ask for what ``--teacher`` says, before the model's training."""
+        self.attention_options.features["teaching"].teach(self, criterion, task)
+
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
         drawn = getattr(getattr(self, "cfg", None), "head_seed", None)
