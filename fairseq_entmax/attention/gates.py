@@ -1,7 +1,5 @@
 """Gates on heads: what every gate is, which the penalty and pruning know alone, and hard-concrete ones.
 
-Those of :mod:`fairseq_entmax.attention.subset_gate` are the others.
-
 A gate is a number in [0, 1] for each head, learned, often exactly 0 or 1.
 
 Sources: Louizos, Welling, Kingma 2018, *Learning Sparse Neural Networks through L0
@@ -50,11 +48,16 @@ class Gate(nn.Module):
 
     Args:
         num_heads: number of gates, 1 or more.
-        init: ``log a`` at the start.
+        temperature: beta, how soft a draw is, from 0.01 and below 1.
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5, of gates that are clipped.
+        init: ``log a`` at the start, from -10 to 10.
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
         protected: heads whose gate is 1 for ever, from 0; a checkpoint does not hold it.
+
+    Raises:
+        ValueError: an argument is out of its range.
 
     Attributes:
         weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
@@ -69,11 +72,18 @@ class Gate(nn.Module):
     needs_target = False  # whether it is for a number of heads, and not for a weight of the penalty
 
     def __init__(
-        self, num_heads: int, init: float, lr_factor: float, protected: Sequence[int] = ()
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        init: float = INIT,
+        lr_factor: float = LR_FACTOR,
+        protected: Sequence[int] = (),
     ) -> None:
         super().__init__()
+        self.temperature, self.stretch = check_temperature(temperature), check_stretch(stretch)
         self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
-        self.weight = nn.Parameter(torch.full((num_heads,), init / self.lr_factor))
+        self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
         self.protected = tuple(protected)
@@ -107,6 +117,10 @@ class Gate(nn.Module):
                 self.decision.fill_(UNDECIDED)
             else:
                 self.decision.copy_(is_open)
+
+    def extra_repr(self) -> str:
+        more = f", protected={self.protected}" if self.protected else ""
+        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
 
     @classmethod
     def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
@@ -188,29 +202,7 @@ class HardConcreteGate(Gate):
     In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
     ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
     evaluation ``s = sigmoid(log a)``.
-
-    Args:
-        num_heads, lr_factor, protected: as for :class:`Gate`.
-        temperature: beta, from 0.01 and below 1.
-        stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
-        init: ``log a`` at the start, from -10 to 10.
-
-    Raises:
-        ValueError: an argument is out of its range.
     """
-
-    def __init__(
-        self,
-        num_heads: int,
-        temperature: float = TEMPERATURE,
-        stretch: tuple[float, float] = STRETCH,
-        init: float = INIT,
-        lr_factor: float = LR_FACTOR,
-        protected: Sequence[int] = (),
-    ) -> None:
-        super().__init__(num_heads, check_init(init), lr_factor, protected)
-        self.temperature = check_temperature(temperature)
-        self.stretch = check_stretch(stretch)
 
     def sample(self) -> Tensor:
         noise = torch.logit(self.uniform(), eps=1e-7)
@@ -223,10 +215,6 @@ class HardConcreteGate(Gate):
         gamma, zeta = self.stretch
         shift = self.temperature * math.log(-gamma / zeta)
         return self.settled(torch.sigmoid(self.log_a - shift))
-
-    def extra_repr(self) -> str:
-        more = f", protected={self.protected}" if self.protected else ""
-        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
 
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch

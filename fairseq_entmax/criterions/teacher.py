@@ -1,4 +1,4 @@
-"""Learning from a teacher: what any criterion asks for, and the probabilities of a trained model.
+"""Learning from a teacher: what a criterion asks for, and the probabilities of a trained model.
 
 Source: Kim, Rush 2016, *Sequence-Level Knowledge Distillation*, section 3.1 (word-level).
 """
@@ -24,10 +24,10 @@ from fairseq_entmax.mappings.losses import fenchel_young_loss
 class Teacher:
     """A trained model, whose probabilities another one learns for each target in training.
 
-    For a weight w the loss is (1 - w) times the criterion's, and w times the divergence of the
-    student's probabilities p from the teacher's q: Kullback and Leibler's of q from p, or where the
-    student's output is sparse the Fenchel-Young loss of its alpha, for which words may have no
-    probability. A penalty on heads stays whole, and so do validation and what the criterion logs.
+    For a weight w the loss is (1 - w) times the criterion's, and w times the Kullback-Leibler
+    divergence of the teacher's probabilities from the student's, or where the student's output is
+    sparse the Fenchel-Young loss of its alpha. A penalty on heads stays whole; validation and what
+    the criterion logs do not change.
 
     Args:
         path: its checkpoint. It is evaluated, learns nothing and is in no checkpoint.
@@ -50,24 +50,17 @@ class Teacher:
         self.model.eval().requires_grad_(False)
         self.path, self.weight = path, weight
 
-    def check(self, student: Any) -> None:
-        """Refuse models without one score for each word, and pairs of which one alone copies."""
+    def teach(self, student: Any, criterion: Any) -> None:
+        """Let the criterion of a student, or that behind its penalty, ask for what the teacher says."""
         decoders = [getattr(model, "decoder", None) for model in (student, self.model)]
-        if any(getattr(decoder, "adaptive_softmax", None) is not None for decoder in decoders):
+        has_features = any(getattr(one, "adaptive_softmax", None) is not None for one in decoders)
+        if has_features or len({hasattr(one, "give_copy_scores") for one in decoders}) > 1:
             raise ValueError(
-                f"--teacher {self.path}: --adaptive-softmax-cutoff, of the model or the teacher, has "
-                f"no one score for each word: leave one of the two options out"
+                f"--teacher {self.path}: both models have to copy words, or none, and neither may "
+                f"have --adaptive-softmax-cutoff: give another teacher, or leave it out"
             )
-        if len({hasattr(decoder, "give_copy_scores") for decoder in decoders}) > 1:
-            raise ValueError(
-                f"--teacher {self.path}: a model that copies learns from one that copies, and others "
-                f"from others: give a teacher of the same --arch"
-            )
-
-    def teach(self, criterion: Any) -> None:
-        """Let a criterion ask for the teacher's probabilities too; of one with a penalty, its stock."""
         criterion = getattr(criterion, "stock_criterion", criterion)
-        # Not of its class, by which fairseq knows its metrics
+        # Its class stays, by which fairseq finds how its numbers are logged
         vars(criterion)["forward"] = functools.partial(self._loss, criterion.forward, criterion)
 
     def _loss(
@@ -87,11 +80,9 @@ class Teacher:
             loss, size, logged = forward(model, sample, reduce=reduce)
         finally:
             hook.remove()
-        args, options, output = calls[-1]
-        each = self.divergence(model, output, args, options)
-        target = sample["target"]
-        if each.dim() == 2 and target.shape == each.shape:
-            is_real = target.ne(criterion.padding_idx)
+        each = self.divergence(model, *calls[-1])
+        if each.dim() == 2 and sample["target"].shape == each.shape:
+            is_real = sample["target"].ne(criterion.padding_idx)
             is_real[:, : getattr(criterion, "ignore_prefix_size", 0)] = False
             each = each * is_real
         taught = each.sum()
@@ -100,14 +91,13 @@ class Teacher:
         taught = taught if reduce else taught / loss.numel()
         return (1 - self.weight) * loss + self.weight * taught, size, logged
 
-    def divergence(self, student: Any, output: Any, args: Any, options: Any) -> Tensor:
-        """For each target, how far a student's output is from what the teacher says to the same."""
-        parameter = next(student.parameters())
-        own = next(self.model.parameters())
+    def divergence(self, student: Any, inputs: Any, options: Any, output: Any) -> Tensor:
+        """For each target, how far a student's output is from what the teacher says to its input."""
+        own, parameter = next(self.model.parameters()), next(student.parameters())
         if (own.device, own.dtype) != (parameter.device, parameter.dtype):
             self.model.to(parameter.device, parameter.dtype)
         with torch.no_grad():
-            wanted = _scores(self.model, self.model(*args, **options), options)
+            wanted = _scores(self.model, self.model(*inputs, **options), options)
             probs = entmax(wanted, getattr(self.model, "output_alpha", 1.0))
         scores, alpha = _scores(student, output, options), getattr(student, "output_alpha", 1.0)
         # Words that a student cannot say, such as those that it does not copy
@@ -117,7 +107,7 @@ class Teacher:
 
 def _scores(model: Any, output: Any, options: Any) -> Tensor:
     """Of each word or class, from a model's output; logarithms of probabilities where it copies."""
-    if options.get("mixed", True):
-        scores: Tensor = output[0]
-        return scores if scores.dtype == torch.float64 else scores.float()
-    return mixture_log_probs(output[0], output[1]["copy"], model.decoder.num_words)
+    if not options.get("mixed", True):
+        return mixture_log_probs(output[0], output[1]["copy"], model.decoder.num_words)
+    scores: Tensor = output[0]
+    return scores if scores.dtype == torch.float64 else scores.float()

@@ -1,8 +1,7 @@
 """Which heads to keep, by what is known of them: their removal, a measure, or their gates.
 
-Source:
-    Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, sections 3 and 4: heads
-    are ranked by what the model loses without each, or by the gradient, and the least important go.
+Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, sections 3 and 4: heads
+are ranked by what the model loses without each, or by the gradient, and the least important go.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.criterions.penalty import ALL
@@ -23,8 +21,7 @@ from fairseq_entmax.models.checkpoint_model import SavedModel
 LOSS, GATES, RANDOM = "loss", "gates", "random"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """How many heads of a model to keep, and by what.
 
     Args:
@@ -42,42 +39,37 @@ class Choice:
     seed: int = 1
 
     def removed(self, model: SavedModel) -> set[Head]:
-        """The open heads that go. Heads that a model copies by are kept first.
+        """The open heads that go; those that a model copies by are the last to.
 
         Raises:
             OSError, ValueError: of the file; it is of another model; ``keep`` is more than there is.
         """
-        targets = parse_targets(self.keep, "--keep")
-        if targets is None:
-            raise ValueError("--keep got nothing: give how many heads to keep, such as 24")
-        heads = {
+        gates = {
             Head(one.attention, one.layer, number): gate
             for one in model.attentions
             for number, gate in enumerate(model.gates(one))
         }
-        scores = self._scores(model, sorted(heads))
-        unknown = sorted(map(str, scores.keys() - heads))
+        scores = self._scores(model, list(gates))
+        unknown = sorted(map(str, scores.keys() - gates))
         if unknown:
             raise ValueError(
-                f"--evidence {self.evidence} is of another model: {model.path} has no head "
-                f"{', '.join(unknown[:5])}"
+                f"--evidence {self.evidence} is of another model: {model.path} has no {unknown[0]}"
             )
-        if model.options.copy is not None:
-            copy = model.options.copy
+        if (copy := model.options.copy) is not None:
             scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.heads}
         removed: set[Head] = set()
-        for name, number in targets.items():
-            group = [h for h, gate in heads.items() if gate > 0 and name in (ALL, h.attention)]
+        for name, number in (parse_targets(self.keep, "--keep") or {}).items():
+            group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]
             if number > len(group):
                 raise ValueError(
-                    f"--keep {self.keep}: {model.path} has {len(group)} open heads "
-                    f"{'in all' if name == ALL else f'in {name}'}, give {len(group)} or less"
+                    f"--keep {self.keep}: {model.path} has {len(group)} open heads (of {name}): give "
+                    f"{len(group)} or less"
                 )
-            missing = sorted(str(head) for head in group if head not in scores)
+            missing = [str(head) for head in group if head not in scores]
             if missing:
                 raise ValueError(
-                    f"--by {self.by}: {self.evidence or model.path} says nothing of "
-                    f"{', '.join(missing[:5])}: measure all heads that can go"
+                    f"--by {self.by}: {self.evidence or model.path} says nothing of {missing[0]}: "
+                    f"measure all heads that can go"
                 )
             group.sort(key=lambda head: (scores[head], head))
             removed |= {*group[: len(group) - number]}

@@ -12,8 +12,8 @@ from fairseq_entmax.models.checkpoint_model import SavedModel
 
 # How the names of tensors end that are saved and not learned, and that layers may share
 _BUFFERS = (
-    ".gate.decision",
-    ".gate.chance",
+    ".decision",
+    ".chance",
     ".lr_factor_ratio",
     "rise.updates",
     ".version",

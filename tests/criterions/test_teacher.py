@@ -45,7 +45,7 @@ def logits(model, inputs):
 
 def taught(path, loss_of, weight=WEIGHT, task=None):
     teacher = Teacher(path, task or tiny_task(), weight)
-    teacher.teach(loss_of)
+    teacher.teach(build_model(), loss_of)
     return teacher
 
 
@@ -145,8 +145,7 @@ def test_models_of_every_kind_learn_and_have_nothing_to_learn_from_themselves(ar
     for seed in (1, 2):
         student, loss_of = make(seed).train(), criterion(name, task)
         own = loss_of(student, inputs)[0]
-        teacher.check(student)
-        teacher.teach(loss_of)
+        teacher.teach(student, loss_of)
         loss = loss_of(student, inputs)[0]
         loss.backward()
         assert all(
@@ -185,28 +184,28 @@ def test_a_teacher_is_in_the_students_precision(tmp_path):
     student = build_model(seed=2).half().train()
     teacher = Teacher(written(tmp_path, build_model()), tiny_task(), 1.0)
     inputs = sample()["net_input"]
-    each = teacher.divergence(student, student(**inputs), (), inputs)
+    each = teacher.divergence(student, (), inputs, student(**inputs))
     assert next(teacher.model.parameters()).dtype == torch.float16
     assert each.dtype == torch.float32
-    wide = teacher.divergence(student.float(), student(**inputs), (), inputs)
+    wide = teacher.divergence(student.float(), (), inputs, student(**inputs))
     torch.testing.assert_close(each, wide, atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize(
     ("arch", "options", "message"),
     [
-        ("entmax_transformer", {"adaptive_softmax_cutoff": "5,9"}, "no one score for each word"),
+        ("entmax_transformer", {"adaptive_softmax_cutoff": "5,9"}, "neither may have --adaptive"),
         (
             "entmax_copy_transformer",
             {"copy_heads": "2"},
-            "a model that copies learns from one that",
+            "both models have to copy words",
         ),
     ],
 )
 def test_a_teacher_that_does_not_fit_is_refused(arch, options, message, tmp_path):
     path = written(tmp_path, build_model())
     with pytest.raises(ValueError, match=f"--teacher {path}: .*{message}"):
-        Teacher(path, tiny_task(), 0.5).check(build_model(arch, **options))
+        Teacher(path, tiny_task(), 0.5).teach(build_model(arch, **options), None)
 
 
 def test_wrong_values_are_named(tmp_path):
