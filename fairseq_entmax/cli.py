@@ -156,15 +156,13 @@ def _add_prune(commands: Any) -> None:
     add(
         "--keep",
         metavar="N",
-        help="keep the N best heads of all attentions together, or so many of some attentions, such "
-        "as encoder-self=10,cross=16; needs --by",
+        help="keep the N best heads, or so many of some attentions: encoder-self=10,cross=16",
     )
     add(
         "--by",
         metavar="WHAT",
-        help="how good a head is: loss, how much the loss grows without it, from ablation.json; "
-        "gates, by the gates of CHECKPOINT; random; or a measure of analysis.json, such as "
-        "gradient, relevance or confidence",
+        help="what makes a head good: loss, how much it grows without the head; gates; random; or a "
+        "measure, such as gradient, relevance or confidence",
     )
     add("--evidence", metavar="FILE", help="ablation.json or analysis.json of CHECKPOINT")
     add("--seed", metavar="N", type=int, default=1, help="of --by random (default: 1)")
@@ -227,17 +225,11 @@ def _import_user_dir(path: str | None) -> None:
 def _prune(options: argparse.Namespace) -> None:
     chosen = options.heads, options.keep
     if options.output is None and (chosen != (None, None) or options.overwrite):
-        raise ValueError(
-            "--heads, --keep and --overwrite need --output FILE, the checkpoint to write"
-        )
+        raise ValueError("--heads, --keep and --overwrite need --output FILE, what to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
-    if (options.keep is None) != (options.by is None):
-        raise ValueError(
-            "give both --keep N and --by WHAT, such as --keep 24 --by loss --evidence ablation.json"
-        )
-    if None not in chosen:
-        raise ValueError("--heads and --keep both say which heads go: give one")
+    if (options.keep is None) != (options.by is None) or None not in chosen:
+        raise ValueError("give --heads, or both --keep N and --by WHAT, to say which heads go")
     heads: Any = set() if options.heads is None else named_heads("--heads", options.heads)
     if options.output is not None:
         check_target(options.output, "--output", options.overwrite)

@@ -124,12 +124,10 @@ class Gate(nn.Module):
 
     @classmethod
     def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
-        """Say, before each pass, how many heads of gates with one target are to be open by now.
+        """Called before each pass for the gates of one target, which are of this class.
 
-        Args:
-            gates: of this class.
-            number: of heads, protected ones not counted; falls to the target.
-            progress: the part of the updates before the decision that is over, from 0 to 1.
+        ``number`` is how many of their heads are to be open by now, beside protected ones; it falls
+        to the target. ``progress`` rises from 0 to 1 at the decision.
         """
 
     def forward(self) -> Tensor:

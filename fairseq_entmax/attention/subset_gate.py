@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,14 +16,6 @@ from torch import Tensor
 from fairseq_entmax.attention.gates import GATES, LOWEST_TEMPERATURE, Gate
 
 SUBSET = "subset"
-
-
-class _Subset(NamedTuple):
-    """The gates that are drawn together, and how."""
-
-    gates: Sequence[SubsetGate]
-    number: int  # k
-    temperature: float
 
 
 class SubsetGate(Gate):
@@ -46,7 +38,12 @@ class SubsetGate(Gate):
     def __init__(self, num_heads: int, **options: Any) -> None:
         super().__init__(num_heads, **options)
         self.register_buffer("chance", torch.ones(num_heads))
-        self._subset = _Subset([self], num_heads, self.temperature)
+        # What is drawn together: the gates, k, and the temperature
+        self._subset: tuple[Sequence[SubsetGate], int, float] = (
+            [self],
+            num_heads,
+            self.temperature,
+        )
         self._drawn: Tensor | None = None
 
     @classmethod
@@ -54,7 +51,7 @@ class SubsetGate(Gate):
         # Decided gates are what they are, whatever is drawn
         drawn = math.ceil(number) if progress < 1 else sum(gate.num_heads for gate in gates)
         fall = LOWEST_TEMPERATURE / gates[0].temperature
-        subset = _Subset(gates, drawn, gates[0].temperature * fall**progress)
+        subset = (gates, drawn, gates[0].temperature * fall**progress)
         order = _together(gates).argsort(descending=True, stable=True)
         chances = (number - order.argsort()).clamp(0.0, 1.0)
         for gate, chance in zip(gates, _apart(chances, gates), strict=True):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -35,18 +34,16 @@ class Teacher:
         weight: w, above 0 and up to 1.
 
     Raises:
-        OSError, ValueError: there is no such checkpoint, or it is of another task.
+        ValueError: there is no such checkpoint, or it is of another task.
     """
 
     def __init__(self, path: str, task: Any, weight: float) -> None:
-        if not os.path.isfile(path):
-            raise FileNotFoundError(f"--teacher: there is no checkpoint {path}")
         # The training draws what it would without a teacher
         with torch.random.fork_rng(devices=[]):
             try:
                 (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
-            except RuntimeError as error:
-                raise ValueError(f"--teacher {path} does not fit the task: {error}") from error
+            except (OSError, RuntimeError) as error:
+                raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
         self.model.eval().requires_grad_(False)
         self.path, self.weight = path, weight
 
@@ -72,14 +69,11 @@ class Teacher:
         reduce: bool = True,
     ) -> tuple[Tensor, Any, dict[str, Any]]:
         """``forward`` of a criterion."""
-        if not model.training:
-            return forward(model, sample, reduce=reduce)
         calls: list[Any] = []
-        hook = model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
-        try:
+        with model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True):
             loss, size, logged = forward(model, sample, reduce=reduce)
-        finally:
-            hook.remove()
+        if not model.training:
+            return loss, size, logged
         each = self.divergence(model, *calls[-1])
         if each.dim() == 2 and sample["target"].shape == each.shape:
             is_real = sample["target"].ne(criterion.padding_idx)
@@ -88,14 +82,12 @@ class Teacher:
         taught = each.sum()
         shown = utils.item(taught.detach()) / size / math.log(2)
         metrics.log_scalar("teacher_loss", shown, size, round=3)
-        taught = taught if reduce else taught / loss.numel()
         return (1 - self.weight) * loss + self.weight * taught, size, logged
 
     def divergence(self, student: Any, inputs: Any, options: Any, output: Any) -> Tensor:
         """For each target, how far a student's output is from what the teacher says to its input."""
-        own, parameter = next(self.model.parameters()), next(student.parameters())
-        if (own.device, own.dtype) != (parameter.device, parameter.dtype):
-            self.model.to(parameter.device, parameter.dtype)
+        parameter = next(student.parameters())
+        self.model.to(parameter.device, parameter.dtype)
         with torch.no_grad():
             wanted = _scores(self.model, self.model(*inputs, **options), options)
             probs = entmax(wanted, getattr(self.model, "output_alpha", 1.0))

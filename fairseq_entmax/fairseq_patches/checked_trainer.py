@@ -25,7 +25,7 @@ def check_and_follow(
     **kwargs: Any,
 ) -> None:
     """``Trainer.__init__``, whose arguments these are."""
-    with compat.stopping_command(FileNotFoundError):
+    with compat.stopping_command():
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
         if hasattr(model, "check_criterion"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.criterions.penalty import ALL
 from fairseq_entmax.criterions.penalty_options import parse_targets
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.models.checkpoint_model import SavedModel
+from fairseq_entmax.models.checkpoint_model import SavedAttention, SavedModel
 
 LOSS, GATES, RANDOM = "loss", "gates", "random"
 
@@ -44,17 +45,9 @@ class Choice(NamedTuple):
         Raises:
             OSError, ValueError: of the file; it is of another model; ``keep`` is more than there is.
         """
-        gates = {
-            Head(one.attention, one.layer, number): gate
-            for one in model.attentions
-            for number, gate in enumerate(model.gates(one))
-        }
+        gates = _of_each_head(model, model.gates)
         scores = self._scores(model, list(gates))
         unknown = sorted(map(str, scores.keys() - gates))
-        if unknown:
-            raise ValueError(
-                f"--evidence {self.evidence} is of another model: {model.path} has no {unknown[0]}"
-            )
         if (copy := model.options.copy) is not None:
             scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.heads}
         removed: set[Head] = set()
@@ -65,11 +58,11 @@ class Choice(NamedTuple):
                     f"--keep {self.keep}: {model.path} has {len(group)} open heads (of {name}): give "
                     f"{len(group)} or less"
                 )
-            missing = [str(head) for head in group if head not in scores]
-            if missing:
+            unknown += [str(head) for head in group if head not in scores]
+            if unknown:
                 raise ValueError(
-                    f"--by {self.by}: {self.evidence or model.path} says nothing of {missing[0]}: "
-                    f"measure all heads that can go"
+                    f"--by {self.by}: {self.evidence or 'the model'} says nothing of {unknown[0]}, or "
+                    f"{model.path} has no such head: measure all heads of this checkpoint"
                 )
             group.sort(key=lambda head: (scores[head], head))
             removed |= {*group[: len(group) - number]}
@@ -80,11 +73,7 @@ class Choice(NamedTuple):
             draw = random.Random(self.seed)
             return {head: draw.random() for head in heads}
         if self.by == GATES:
-            return {
-                Head(one.attention, one.layer, head): score
-                for one in model.attentions
-                for head, score in enumerate(model.gate_scores(one))
-            }
+            return _of_each_head(model, model.gate_scores)
         if self.evidence is None:
             written = "ablate" if self.by == LOSS else "analyze"
             raise ValueError(f"--by {self.by} needs --evidence FILE, which {written} writes")
@@ -96,6 +85,16 @@ class Choice(NamedTuple):
                 f"--by {self.by}: --evidence {self.evidence} has no such number of one model's "
                 f"heads ({type(error).__name__}: {error})"
             ) from None
+
+
+def _of_each_head(
+    model: SavedModel, values: Callable[[SavedAttention], list[float]]
+) -> dict[Head, float]:
+    return {
+        Head(one.attention, one.layer, number): value
+        for one in model.attentions
+        for number, value in enumerate(values(one))
+    }
 
 
 def _of_ablation(document: Any, name: str) -> dict[Head, float]:

@@ -181,12 +181,7 @@ def _prune(
 
 def checkpoint_heads(path: str) -> HeadCounts:
     """The heads of each layer of a checkpoint; of one with gates, those that are not closed."""
-    model = read_model(path)
-    counts = head_counts(model)
-    for attention in model.attentions:
-        is_open = [gate > 0 for gate in model.gates(attention)]
-        counts[attention.attention][attention.layer] = sum(is_open)
-    return counts
+    return checkpoint_layers(path)[0]
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:

@@ -143,15 +143,15 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' names no heads"]),
         (["@gated.pt"], ["give --output FILE", "--print-config"]),
         (["@gated.pt", "--heads", "cross:0.1"], ["--heads, --keep and --overwrite need --output"]),
-        (["@plain.pt", *OUTPUT, "--keep", "4"], ["give both --keep N and --by WHAT"]),
-        (["@plain.pt", *OUTPUT, *KEEP, "--heads", "cross:0.1"], ["--heads and --keep both say"]),
+        (["@plain.pt", *OUTPUT, "--keep", "4"], ["or both --keep N and --by WHAT"]),
+        (["@plain.pt", *OUTPUT, *KEEP, "--heads", "cross:0.1"], ["give --heads, or both --keep N"]),
         (["@plain.pt", *OUTPUT, *KEEP], ["--by loss needs --evidence FILE, which ablate writes"]),
         (["@plain.pt", *OUTPUT, *KEEP, "--evidence", "@no.json"], ["No such file", "no.json"]),
         (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
         (
             ["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"],
-            ["plain.pt says nothing of cross"],
+            ["the model says nothing of encoder"],
         ),
     ],
 )

@@ -35,7 +35,7 @@ class Gates(Feature):
     name = "gates"
     head_gates: tuple[str, ...] | None = option(
         None,
-        f"attentions whose heads get gates: any of {', '.join(ATTENTIONS)}; train them with  "
+        f"attentions whose heads get gates: any of {', '.join(ATTENTIONS)}; train them with "
         "--criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
         parse_attentions,
         "ATTENTION,...",
