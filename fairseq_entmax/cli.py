@@ -139,9 +139,8 @@ def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
         help="write a smaller checkpoint, without the heads that are closed or named",
-        description="Takes closed heads out of a checkpoint with head gates, and named heads, or all "
-        "but the best, out of any; the result has no gates. --print-config prints the heads that "
-        "are left as options of fairseq-train.",
+        description="Takes closed heads out of a checkpoint with head gates, and named heads or all but "
+        "the best out of any; the result has no gates.",
     )
     add = prune.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
@@ -153,11 +152,8 @@ def _add_prune(commands: Any) -> None:
         help="heads to remove beside the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    add(
-        "--keep",
-        metavar="N",
-        help="keep the N best heads, or so many of some attentions: encoder-self=10,cross=16",
-    )
+    best = "keep the N best heads, or so many of some attentions: encoder-self=10,cross=16"
+    add("--keep", metavar="N", help=best)
     add(
         "--by",
         metavar="WHAT",
@@ -230,7 +226,7 @@ def _prune(options: argparse.Namespace) -> None:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
     if (options.keep is None) != (options.by is None) or None not in chosen:
         raise ValueError("give --heads, or both --keep N and --by WHAT, to say which heads go")
-    heads: Any = set() if options.heads is None else named_heads("--heads", options.heads)
+    heads: Any = named_heads("--heads", options.heads) if options.heads is not None else ()
     if options.output is not None:
         check_target(options.output, "--output", options.overwrite)
     _import_user_dir(options.user_dir)

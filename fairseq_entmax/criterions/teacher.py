@@ -23,18 +23,13 @@ from fairseq_entmax.mappings.losses import fenchel_young_loss
 class Teacher:
     """A trained model, whose probabilities another one learns for each target in training.
 
-    For a weight w the loss is (1 - w) times the criterion's, and w times the Kullback-Leibler
-    divergence of the teacher's probabilities from the student's, or where the student's output is
-    sparse the Fenchel-Young loss of its alpha. A penalty on heads stays whole; validation and what
-    the criterion logs do not change.
-
-    Args:
-        path: its checkpoint. It is evaluated, learns nothing and is in no checkpoint.
-        task: fairseq's, which has its dictionaries.
-        weight: w, above 0 and up to 1.
+    For a weight w, from 0 to 1, the loss is (1 - w) times the criterion's, and w times the
+    Kullback-Leibler divergence of the teacher's probabilities from the student's, or where the
+    student's output is sparse the Fenchel-Young loss of its alpha. A penalty on heads stays whole;
+    validation and what the criterion logs do not change. The teacher is in no checkpoint.
 
     Raises:
-        ValueError: there is no such checkpoint, or it is of another task.
+        ValueError: there is no such checkpoint, or it is of other dictionaries than the task's.
     """
 
     def __init__(self, path: str, task: Any, weight: float) -> None:

@@ -23,21 +23,12 @@ LOSS, GATES, RANDOM = "loss", "gates", "random"
 
 
 class Choice(NamedTuple):
-    """How many heads of a model to keep, and by what.
+    """How many heads of a model to keep, and by what; of that, more is better."""
 
-    Args:
-        keep: a number of heads, or one for each of some attentions, ``encoder-self=10,cross=16``;
-            other attentions keep all of theirs.
-        by: ``loss``, by which the loss grows without the head; ``gates``, the score of its gate;
-            ``random``; or a measure of ``analysis.json``, such as ``gradient``. More is better.
-        evidence: ``ablation.json`` for ``loss``, ``analysis.json`` for a measure.
-        seed: of ``random``.
-    """
-
-    keep: str
-    by: str
-    evidence: str | None = None
-    seed: int = 1
+    keep: str  # a number, or one for each of some attentions: encoder-self=10,cross=16
+    by: str  # loss, by which it grows without the head; gates; random; or a measure of analysis.json
+    evidence: str | None = None  # ablation.json of the loss, analysis.json of a measure
+    seed: int = 1  # of random
 
     def removed(self, model: SavedModel) -> set[Head]:
         """The open heads that go; those that a model copies by are the last to.
@@ -53,10 +44,9 @@ class Choice(NamedTuple):
         removed: set[Head] = set()
         for name, number in (parse_targets(self.keep, "--keep") or {}).items():
             group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]
-            if number > len(group):
+            if number > (most := len(group)):
                 raise ValueError(
-                    f"--keep {self.keep}: {model.path} has {len(group)} open heads (of {name}): give "
-                    f"{len(group)} or less"
+                    f"--keep {self.keep}: {model.path} has {most} open heads: give {most} or less"
                 )
             unknown += [str(head) for head in group if head not in scores]
             if unknown:
@@ -65,7 +55,7 @@ class Choice(NamedTuple):
                     f"{model.path} has no such head: measure all heads of this checkpoint"
                 )
             group.sort(key=lambda head: (scores[head], head))
-            removed |= {*group[: len(group) - number]}
+            removed |= {*group[: most - number]}
         return removed
 
     def _scores(self, model: SavedModel, heads: list[Head]) -> dict[Head, float]:
@@ -82,8 +72,8 @@ class Choice(NamedTuple):
             return read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's "
-                f"heads ({type(error).__name__}: {error})"
+                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's heads: "
+                f"{error!r}"
             ) from None
 
 

@@ -75,16 +75,10 @@ def prune_checkpoint(
     overwrite: bool = False,
     undecided: bool = False,
 ) -> PruningReport:
-    """Write a checkpoint without the closed heads of another, and without its gates.
+    """Write a checkpoint without the closed heads of another, and without its gates, or nothing.
 
-    The file appears when it is whole; whatever goes wrong before, nothing has changed.
-
-    Args:
-        path: a checkpoint of a model of this package, or of its stock counterpart.
-        output: the file to write.
-        heads: heads to remove beside those that are closed, or how many to keep, and by what.
-        overwrite: replace ``output`` if it exists.
-        undecided: as for :func:`prune_state`.
+    ``path`` is of a model of this package, or of its stock counterpart; ``heads`` go beside those
+    that are closed, or say how many stay, and by what. All else is as for :func:`prune_state`.
 
     Raises:
         OSError, ValueError, UnsafeCheckpointError: of the files, and as :func:`prune_state`.
@@ -131,9 +125,8 @@ def _prune(
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
         raise ValueError(
-            f"{model.path} has no head gates, so no head of it is closed: say how many heads to "
-            f"--keep, fewer than there are, or name those to remove, such as "
-            f"--heads '{model.attentions[0].attention}:0.3,0.5'"
+            f"{model.path} has no head gates, so no head of it is closed: --keep fewer heads, or name "
+            f"those to remove, such as --heads '{model.attentions[0].attention}:0.3,0.5'"
         )
     check_heads(heads, model)
     if not undecided:
@@ -214,8 +207,8 @@ def _cut(
     unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
     if unknown and len(kept) < attention.heads:
         raise ValueError(
-            f"{model.path} has {attention.path}.{unknown[0]}, of which prune does not know what "
-            f"belongs to which head: keep all {attention.heads} heads of this layer"
+            f"{model.path} has {attention.path}.{unknown[0]}, of which prune does not know what is of "
+            f"which head: keep all {attention.heads} heads of this layer"
         )
     head_dim = weights["q_proj.weight"].size(0) // attention.heads
     rows = torch.cat([torch.arange(head * head_dim, (head + 1) * head_dim) for head in kept])

@@ -43,15 +43,13 @@ class Gates(Feature):
     )
     gate: str = option(
         gates.HARD_CONCRETE,
-        f"which gates: {' or '.join(GATES)}, which has exactly so many heads open as --target-heads "
-        "has come to",
+        f"which gates: {' or '.join(GATES)}, of which exactly --target-heads are open",
         parse_gate,
         "GATE",
     )
     gate_temperature: float = option(
         gates.TEMPERATURE,
-        "temperature beta of the gates, from 0.01 and below 1; that of subset falls from here to "
-        "0.01 until the heads are decided",
+        "temperature beta of the gates, from 0.01 and below 1; that of subset falls to 0.01",
         gates.check_temperature,
         "NUMBER",
     )
@@ -105,8 +103,8 @@ class Gates(Feature):
                 )
             if self.gate == SUBSET and getattr(args, "checkpoint_activations", False):
                 raise ValueError(
-                    "--gate subset draws the gates of all layers at once, which "
-                    "--checkpoint-activations would do anew for each: leave one out"
+                    "--gate subset draws all layers' gates at once, --checkpoint-activations would "
+                    "draw each anew: leave one out"
                 )
             if side == "decoder" and getattr(args, "freeze_decoder", False):
                 raise ValueError(

@@ -8,14 +8,14 @@ from fairseq_entmax.models.feature import Feature, option
 
 def check_weight(value: Any) -> float:
     """A number from 0 to 1, or a ValueError."""
-    if isinstance(value, bool) or not 0 <= float(value) <= 1:
+    if not 0 <= float(value) <= 1:
         raise ValueError(f"the weight must be from 0 to 1, not {value!r}")
     return float(value)
 
 
 @dataclass
 class Teaching(Feature):
-    """The teacher of ``--teacher``."""
+    """What ``--teacher`` says; :class:`fairseq_entmax.criterions.teacher.Teacher` does it."""
 
     name = "teaching"
     teacher: str | None = option(
