@@ -28,16 +28,17 @@ class SubsetGate(Gate):
     says k, which falls from all heads to ``--target-heads``; until it does, all are open.
 
     Attributes:
-        chance: ``(num_heads,)``, in a checkpoint: 0 for heads that are closed in evaluation, 1 for
-            others; while k falls in parts of a head, the part of the last one.
+        chosen: ``(num_heads,)``, in a checkpoint: 1 for heads that are open in evaluation, else 0.
     """
 
-    chance: Tensor
+    chosen: Tensor
+    _part: Tensor  # of each chosen head; k falls in parts of a head
     needs_target = True
 
     def __init__(self, num_heads: int, **options: Any) -> None:
         super().__init__(num_heads, **options)
-        self.register_buffer("chance", torch.ones(num_heads))
+        self.register_buffer("chosen", torch.ones(num_heads, dtype=torch.int8))
+        self.register_buffer("_part", torch.ones(num_heads), persistent=False)
         # What is drawn together: the gates, k, and the temperature
         self._subset: tuple[Sequence[SubsetGate], int, float] = (
             [self],
@@ -53,10 +54,11 @@ class SubsetGate(Gate):
         fall = LOWEST_TEMPERATURE / gates[0].temperature
         subset = (gates, drawn, gates[0].temperature * fall**progress)
         order = _together(gates).argsort(descending=True, stable=True)
-        chances = (number - order.argsort()).clamp(0.0, 1.0)
-        for gate, chance in zip(gates, _apart(chances, gates), strict=True):
+        parts = _apart((number - order.argsort()).clamp(0.0, 1.0), gates)
+        for gate, part in zip(gates, parts, strict=True):
             gate._subset = subset
-            gate.chance.copy_(chance)
+            gate._part.copy_(part)
+            gate.chosen.copy_(part > 0)
 
     def sample(self) -> Tensor:
         if self._drawn is None:
@@ -67,10 +69,10 @@ class SubsetGate(Gate):
         return self.settled(drawn + 0.0 * self.log_a)
 
     def without_noise(self) -> Tensor:
-        return self.settled((self.chance > 0).to(self.log_a.dtype))
+        return self.settled(self.chosen.to(self.log_a.dtype))
 
     def probability_open(self) -> Tensor:
-        return self.settled(self.chance.to(self.log_a.dtype))
+        return self.settled((self.chosen * self._part).to(self.log_a.dtype))
 
     def use_draw(self, uniform: Tensor | None) -> None:
         super().use_draw(uniform)
