@@ -14,6 +14,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import metrics
 from torch import Tensor
+from torch.nn import functional
 
 from fairseq_entmax.attention.copying import mixture_log_probs
 from fairseq_entmax.mappings.functional import entmax
@@ -88,7 +89,11 @@ class Teacher:
             probs = entmax(wanted, getattr(self.model, "output_alpha", 1.0))
         scores, alpha = _scores(student, output, options), getattr(student, "output_alpha", 1.0)
         # Words that a student cannot say, such as those that it does not copy
-        probs = probs.masked_fill(scores == -torch.inf, 0.0)
+        never = scores == -torch.inf
+        probs = probs.masked_fill(never, 0.0)
+        if alpha == 1:  # the same, for less
+            log_probs = scores.log_softmax(-1).masked_fill(never, 0.0)
+            return functional.kl_div(log_probs, probs, reduction="none").sum(-1)
         return fenchel_young_loss(scores, entmax(scores.detach(), alpha), probs, alpha)
 
 
