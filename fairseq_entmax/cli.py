@@ -146,9 +146,8 @@ def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
         help="write a smaller checkpoint, without the heads that are closed or named",
-        description="Takes closed heads out of a checkpoint with head gates, and named heads out "
-        "of any; the result has no gates. --print-config prints the heads that are left as "
-        "options of fairseq-train.",
+        description="Takes closed heads out of a checkpoint with head gates, and named heads or all but "
+        "the best out of any; the result has no gates.",
     )
     add = prune.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
@@ -160,6 +159,16 @@ def _add_prune(commands: Any) -> None:
         help="heads to remove beside the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
+    best = "keep the N best heads, or so many of some attentions: encoder-self=10,cross=16"
+    add("--keep", metavar="N", help=best)
+    add(
+        "--by",
+        metavar="WHAT",
+        help="what makes a head good: loss, how much it grows without the head; gates; random; or a "
+        "measure, such as gradient, relevance or confidence",
+    )
+    add("--evidence", metavar="FILE", help="ablation.json or analysis.json of CHECKPOINT")
+    add("--seed", metavar="N", type=int, default=1, help="of --by random (default: 1)")
     add("--overwrite", action="store_true", help="replace the output if it exists")
     add(
         "--print-config",
@@ -217,17 +226,22 @@ def _import_user_dir(path: str | None) -> None:
 
 
 def _prune(options: argparse.Namespace) -> None:
-    if options.output is None and (options.heads is not None or options.overwrite):
-        raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
+    chosen = options.heads, options.keep
+    if options.output is None and (chosen != (None, None) or options.overwrite):
+        raise ValueError("--heads, --keep and --overwrite need --output FILE, what to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
-    heads = set() if options.heads is None else named_heads("--heads", options.heads)
+    if (options.keep is None) != (options.by is None) or None not in chosen:
+        raise ValueError("give --heads, or both --keep N and --by WHAT, to say which heads go")
+    heads: Any = named_heads("--heads", options.heads) if options.heads is not None else ()
     if options.output is not None:
         check_target(options.output, "--output", options.overwrite)
     _import_user_dir(options.user_dir)
     from fairseq_entmax import pruning
     from fairseq_entmax.pruning import text
 
+    if options.keep is not None:
+        heads = pruning.Choice(options.keep, options.by, options.evidence, options.seed)
     if options.output is None:
         print(text.as_options(*pruning.checkpoint_layers(options.checkpoint)))
         return

@@ -20,7 +20,7 @@ LENGTHS = ((1817, 2, 12), (1726, 1, 11), (3634, 2, 6))
 @pytest.fixture(scope="module")
 def walked(data, tmp_path_factory):
     """The folder after all commands of the chapter, and what they printed."""
-    script = re.search(r"```sh\n(.*?)```", CHAPTER, re.DOTALL)[1]
+    script = re.search(r"```sh\n(model=\(.*?)```", CHAPTER, re.DOTALL)[1]
     folder = tmp_path_factory.mktemp("chapter")
     checkpoints = folder / "quickstart" / "runs" / "entmax-6epochs" / "checkpoints"
     checkpoints.mkdir(parents=True)

@@ -93,14 +93,17 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
     assert shapes(tmp_path / "new" / "checkpoint_last.pt") == shapes(small)
 
 
-def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, tmp_path):
+@pytest.mark.parametrize("gate", ["hard-concrete", "subset"])
+def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, tmp_path, gate):
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, *STEERED, start, "--save-interval-updates=2", "--max-update=20"]
+    options.append(f"--gate={gate}")
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     train(data, straight, *options)
     killed_at(6, data, killed, *options)
     half_way = weights(killed / "checkpoint_last.pt")
-    assert half_way["pruning_state.multipliers"].abs().sum() > 0
+    steered = half_way["pruning_state.multipliers"].abs().sum() > 1e-4
+    assert steered == (gate == "hard-concrete")
     assert half_way["pruning_state.num_updates"].item() in (5, 6)
     train(data, killed, *options)
     ends = [torch.load(folder / "checkpoint_last.pt") for folder in (straight, killed)]
@@ -112,21 +115,32 @@ def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, t
     for number, state in moments[0].items():
         for key in ("exp_avg", "exp_avg_sq"):
             assert torch.equal(state[key], moments[1][number][key])
-    assert (ends[1]["model"]["pruning_state.multipliers"][[0, 2]] != 0).all()
+    assert ends[1]["cfg"]["model"].gate == gate
+    # Without a word of what to keep, exactly the numbers asked for
+    folder = str(tmp_path / "small.pt")
+    report = run("fairseq-entmax", "prune", killed / "checkpoint_last.pt", "--output", folder)
+    assert re.findall(r"^heads (\S+) +8 +(\d+)", report.stdout, re.MULTILINE)[::2] == [
+        ("encoder-self", "3"),
+        ("cross", "4"),
+    ]
 
 
 def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, trained, tmp_path):
     """Dropout draws differently in the two, so there is none; the gates draw the same."""
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, *STEERED, start, "--dropout=0", "--max-update=20"]
-    options.append("--alpha-warmup-updates=30")
+    options += ["--alpha-warmup-updates=30", f"--teacher={trained / 'checkpoint_best.pt'}"]
     # fairseq's other way to load, a broadcast from the first worker, needs a GPU
     all_load = "--load-checkpoint-on-all-dp-ranks"
     [two, _] = train_in_two_processes(data, tmp_path / "two", *options, all_load)
     one = train(data, tmp_path / "one", *options, "--update-freq=2")
     both = SimpleNamespace(stdout=two, stderr="")
     losses = [
-        [float(record["loss"]) for record in logged(result, "train_inner")]
+        [
+            float(record["loss"])
+            for record in logged(result, "train_inner")
+            if record["teacher_loss"]
+        ]
         for result in (one, both)
     ]
     assert len(losses[0]) == 4

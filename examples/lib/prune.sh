@@ -41,6 +41,10 @@ recipes train models with the same heads from scratch too, and measure the speed
                         encoder-self, decoder-self and cross attention each, - for one without gates
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
+  --protocol WHAT       how the heads that can go are found: gates, by a search; subset, by a search
+                        with gates of which exactly so many are open; loss, by the loss without each,
+                        with all updates in the recovery (default: $PROTOCOL)
+  --teacher             the recovery learns from the model before pruning too
   --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
                         that rises again and falls to 0 (default: $RECOVERY_UPDATES)
@@ -57,15 +61,21 @@ folders of their own; one call with both then prints their table, once the runs 
 TEXT
 }
 
+require_protocol() {
+    [[ $1 =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$1': use gates, subset or loss"
+}
+
 output=$DEFAULT_OUTPUT
 mappings=("${PRUNE_MODELS[@]}")
 budgets=$PRUNE_BUDGETS
-device=auto
+device=auto taught=''
 while (($# > 0)); do
     case $1 in
     --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mappings=("$2") && shift ;;
     --budgets) require_value "$1" $# && budgets=$2 && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
+    --protocol) require_value "$1" $# && require_protocol "$2" && PROTOCOL=$2 && shift ;;
+    --teacher) taught=-teacher ;;
     --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
     --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && SHARING+=("$1" "$2") && shift ;;
@@ -74,7 +84,7 @@ while (($# > 0)); do
     --gpu) device=gpu ;;
     --) break ;;
     --help | -h) prune_help && exit 0 ;;
-    *) usage_error "unknown option '$1': use --mapping, --budgets, --$LENGTH_UNIT, --search-updates, --recovery-updates, --processes, --most-tokens, --output, --cpu, --gpu, --help, or -- before options of fairseq-train" ;;
+    *) usage_error "unknown option '$1': use --mapping, --budgets, --$LENGTH_UNIT, --protocol, --teacher, --search-updates, --recovery-updates, --processes, --most-tokens, --output, --cpu, --gpu, --help, or -- before options of fairseq-train" ;;
     esac
     shift
 done
@@ -84,10 +94,11 @@ require_commands python3
 plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$SEARCH_UPDATES" \
     --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" \
     ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
-budget_names=()
+budget_names=() by=-$PROTOCOL
+if [[ $PROTOCOL == gates ]]; then by=; fi
 {
     read -r _ # when heads are decided
-    while IFS=$'\t' read -r name _; do budget_names+=("$name"); done
+    while IFS=$'\t' read -r name _; do budget_names+=("$name$by"); done
 } <<<"$plan"
 IFS=, read -r -a budget_texts <<<"$budgets"
 output=$(absolute_path "$output")
@@ -127,16 +138,16 @@ train_whole() {
 
 # prune_and_compare MAPPING: every run of one mapping
 prune_and_compare() {
-    local mapping=$1 baseline i run updates
+    local mapping=$1 baseline i found run updates phases teacher=()
     baseline=$(baseline_of "$mapping")
     train_whole "$baseline" "$mapping" ${further[@]+"${further[@]}"}
     evaluate_run "$baseline" "$mapping"
 
     for i in "${!budget_names[@]}"; do
-        run=$(run_of "$mapping" "${budget_names[i]}")
-        search "$run-search" "$baseline" "${budget_texts[i]}" "$mapping" ${further[@]+"${further[@]}"}
-        take_out "$run-search"
-        recover "$run-pruned" "$run-search" "$mapping" ${further[@]+"${further[@]}"}
+        found=$(run_of "$mapping" "${budget_names[i]}") run=$found$taught
+        find_heads "$found-search" "$baseline" "${budget_texts[i]}" "$mapping" ${further[@]+"${further[@]}"}
+        if [[ -n $taught ]]; then teacher=(--teacher "$(best_of "$baseline")"); fi
+        recover "$run-pruned" "$found-search" "$mapping" ${teacher[@]+"${teacher[@]}"} ${further[@]+"${further[@]}"}
         evaluate_run "$run-pruned" "$mapping"
     done
 
@@ -147,8 +158,10 @@ prune_and_compare() {
     evaluate_run "$run" "$mapping"
 
     for i in "${!budget_names[@]}"; do
-        run=$(run_of "$mapping" "${budget_names[i]}")
-        updates=$(updates_of "$baseline" "$run-search" "$run-pruned")
+        found=$(run_of "$mapping" "${budget_names[i]}") run=$found$taught
+        phases=("$run-pruned")
+        if [[ $PROTOCOL != loss ]]; then phases+=("$found-search"); fi
+        updates=$(updates_of "$baseline" "${phases[@]}")
         train_from_scratch "$run-scratch" "$run-pruned" "$updates" "$mapping" ${further[@]+"${further[@]}"}
         evaluate_run "$run-scratch" "$mapping"
     done
@@ -160,7 +173,7 @@ runs_of() {
     baseline_of "$1"
     if [[ $PRUNE_COMPARE == yes ]]; then run_of "$1" continued; fi
     for budget in "${budget_names[@]}"; do
-        gated=$(run_of "$1" "$budget")
+        gated=$(run_of "$1" "$budget")$taught
         printf '%s\n' "$gated-pruned"
         if [[ $PRUNE_COMPARE == yes ]]; then printf '%s\n' "$gated-scratch"; fi
     done

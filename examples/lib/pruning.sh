@@ -1,12 +1,14 @@
-# Pruning in its phases, for the scripts that prune: a search with gates, the closed heads taken out,
-# and a recovery of the smaller model, each with a schedule of its own. And what such a model is held
-# against: its baseline trained on, and a model with the same heads from scratch.
+# Pruning in its phases, for the scripts that prune: the heads that can go are found and taken out, and
+# a recovery trains the smaller model. And what such a model is held against: its baseline trained on,
+# and a model with the same heads from scratch.
 #
 # Source it behind recipe.sh and run.sh. The caller sets output, device and the array SHARING, further
-# options of train.sh. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the lengths of
+# options of train.sh. PROTOCOL is how heads are found: gates, or subset, which are those of --gate
+# subset, by a search; loss, by the loss without each, and the recovery has the updates of the search. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the lengths of
 # the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
 # for them, and from_scratch, for models that are trained from nothing.
 
+PROTOCOL=${PROTOCOL:-gates}
 SHARING=(${SHARING[@]+"${SHARING[@]}"})
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
@@ -47,6 +49,7 @@ gates_of() {
         IFS=$'\t' read -r _ options
     } <<<"$plan"
     read -r -a GATES <<<"$options"
+    if [[ $PROTOCOL == subset ]]; then GATES+=(--gate subset); fi
     # Its length is fixed: the decision makes the loss higher, and is not to end it
     GATES+=(--patience -1 "${timing[@]}")
 }
@@ -62,19 +65,41 @@ search() {
 
 pruned_of() { printf '%s\n' "$output/runs/$1/pruned.pt"; }
 
-# take_out SEARCH: pruned.pt of a search's run, its model without the closed heads. It is that of the
-# last update: the one of the lowest loss may be of before the decision.
+# find_heads RUN BASELINE BUDGET MAPPING OPTION...: pruned.pt of a run, the baseline with the heads of
+# the budget
+find_heads() {
+    local GATES folder=$output/runs/$2 step on_device=()
+    if [[ $PROTOCOL != loss ]]; then
+        search "$@"
+        take_out "$1"
+        return
+    fi
+    if [[ $device == cpu ]]; then on_device=(--cpu); fi
+    step=$(fingerprint ablate "$(sha256_of "$(best_of "$2")")")
+    once "the loss of $2 without each head" "$folder/.removals.done" "$step" "$folder/removals/ablation.json" -- \
+        write_whole "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
+        ${BLOCK_TOKENS:+--tokens-per-sample "$BLOCK_TOKENS"} --gen-subset valid --path "$(best_of "$2")" \
+        --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
+    gates_of "$3" "$SEARCH_UPDATES"
+    [[ " ${GATES[*]}" =~ " --target-heads "([^ ]+) ]]
+    mkdir -p "$output/runs/$1"
+    take_out "$1" "$(best_of "$2")" --keep "${BASH_REMATCH[1]}" --by loss --evidence "$folder/removals/ablation.json"
+}
+
+# take_out RUN [CHECKPOINT OPTION...]: pruned.pt of a run, without the closed heads of a model, or by
+# options of fairseq-entmax prune. It is that of the last update of the run, where none is named: the
+# one of the lowest loss may be of before the decision.
 take_out() {
-    local folder=$output/runs/$1 gated pruned step
-    gated=$(last_of "$1") pruned=$(pruned_of "$1")
-    step=$(fingerprint prune "$(sha256_of "$gated")")
+    local folder=$output/runs/$1 gated=${2:-$(last_of "$1")} pruned step
+    pruned=$(pruned_of "$1")
+    step=$(fingerprint prune "$(sha256_of "$gated")" "${@:3}")
     if is_done "$folder/.prune.done" "$step" "$pruned"; then
         say "prune $1: done before"
         return
     fi
-    say "prune $1: take the closed heads out"
+    say "prune $1: take heads out"
     rm -f "$folder/.prune.done"
-    write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite
+    write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
     cat "$folder/pruning.txt"
     mark_done "$folder/.prune.done" "$step"
 }
@@ -89,7 +114,8 @@ heads_of() {
 
 # recover RUN SEARCH MAPPING OPTION...: the model of pruned.pt, trained on
 recover() {
-    local HEADS from_scratch searching recovering
+    local HEADS from_scratch searching recovering RECOVERY_UPDATES=$RECOVERY_UPDATES
+    if [[ $PROTOCOL == loss ]]; then RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)); fi
     heads_of "$(pruned_of "$2")"
     prune_schedules
     train_run "$1" updates "$RECOVERY_UPDATES" "$3" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${HEADS[@]}" "${recovering[@]}" \

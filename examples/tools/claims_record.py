@@ -86,7 +86,7 @@ def read_json(path: Path) -> Any:
 def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict[str, Any]:
     """All that is kept of a run; ``search`` is the one in which the heads of a pruned one were found."""
     from fairseq_entmax.models.checkpoint_model import read_model
-    from fairseq_entmax.pruning.left import head_counts
+    from fairseq_entmax.pruning.remaining_heads import head_counts
 
     runs = output / "runs"
     folder = runs / about["run"]

@@ -29,7 +29,7 @@ ROUGE = re.compile("ROUGE-([12L])")
 def heads_of(checkpoint: str) -> dict[str, str]:
     """For each attention, the heads of all layers and of each, such as ``2 (0,2,0)``."""
     from fairseq_entmax.models.checkpoint_model import read_model
-    from fairseq_entmax.pruning.left import head_counts
+    from fairseq_entmax.pruning.remaining_heads import head_counts
 
     counts = head_counts(read_model(checkpoint))
     return {name: f"{sum(own)} ({','.join(map(str, own))})" for name, own in counts.items()}

@@ -9,6 +9,7 @@ from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attention.scripting import scriptable
+from fairseq_entmax.attention.subset_gate import SubsetGate
 from fairseq_entmax.attentions import ATTENTIONS
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Heads",
     "MultiheadAttention",
     "PruningState",
+    "SubsetGate",
     "attention_modules",
     "give_heads",
     "mark_future_mask",

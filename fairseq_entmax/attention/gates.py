@@ -48,11 +48,16 @@ class Gate(nn.Module):
 
     Args:
         num_heads: number of gates, 1 or more.
-        init: ``log a`` at the start.
+        temperature: beta, how soft a draw is, from 0.01 and below 1.
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5, of gates that are clipped.
+        init: ``log a`` at the start, from -10 to 10.
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
         protected: heads whose gate is 1 for ever, from 0; a checkpoint does not hold it.
+
+    Raises:
+        ValueError: an argument is out of its range.
 
     Attributes:
         weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
@@ -64,13 +69,21 @@ class Gate(nn.Module):
     weight: nn.Parameter
     decision: Tensor
     _protected: Tensor
+    needs_target = False  # whether it is for a number of heads, and not for a weight of the penalty
 
     def __init__(
-        self, num_heads: int, init: float, lr_factor: float, protected: Sequence[int] = ()
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        init: float = INIT,
+        lr_factor: float = LR_FACTOR,
+        protected: Sequence[int] = (),
     ) -> None:
         super().__init__()
+        self.temperature, self.stretch = check_temperature(temperature), check_stretch(stretch)
         self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
-        self.weight = nn.Parameter(torch.full((num_heads,), init / self.lr_factor))
+        self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
         self.protected = tuple(protected)
@@ -104,6 +117,18 @@ class Gate(nn.Module):
                 self.decision.fill_(UNDECIDED)
             else:
                 self.decision.copy_(is_open)
+
+    def extra_repr(self) -> str:
+        more = f", protected={self.protected}" if self.protected else ""
+        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
+
+    @classmethod
+    def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
+        """Called before each pass for the gates of one target, which are of this class.
+
+        ``number`` is how many of their heads are to be open by now, beside protected ones; it falls
+        to the target. ``progress`` rises from 0 to 1 at the decision.
+        """
 
     def forward(self) -> Tensor:
         """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module)."""
@@ -164,7 +189,7 @@ class Gate(nn.Module):
         if prefix + RATIO in state_dict:
             factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
         state_dict[prefix + RATIO] = factors.as_ratio(self.lr_factor)
-        own = ((prefix + "weight", self.weight), (prefix + "decision", self.decision))
+        own = [(prefix + name, getattr(self, name)) for name in self.state_dict() if name != RATIO]
         self.filled = compat.fill_in(state_dict, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
@@ -175,29 +200,7 @@ class HardConcreteGate(Gate):
     In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
     ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
     evaluation ``s = sigmoid(log a)``.
-
-    Args:
-        num_heads, lr_factor, protected: as for :class:`Gate`.
-        temperature: beta, from 0.01 and below 1.
-        stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
-        init: ``log a`` at the start, from -10 to 10.
-
-    Raises:
-        ValueError: an argument is out of its range.
     """
-
-    def __init__(
-        self,
-        num_heads: int,
-        temperature: float = TEMPERATURE,
-        stretch: tuple[float, float] = STRETCH,
-        init: float = INIT,
-        lr_factor: float = LR_FACTOR,
-        protected: Sequence[int] = (),
-    ) -> None:
-        super().__init__(num_heads, check_init(init), lr_factor, protected)
-        self.temperature = check_temperature(temperature)
-        self.stretch = check_stretch(stretch)
 
     def sample(self) -> Tensor:
         noise = torch.logit(self.uniform(), eps=1e-7)
@@ -211,17 +214,14 @@ class HardConcreteGate(Gate):
         shift = self.temperature * math.log(-gamma / zeta)
         return self.settled(torch.sigmoid(self.log_a - shift))
 
-    def extra_repr(self) -> str:
-        more = f", protected={self.protected}" if self.protected else ""
-        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
-
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch
         return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
-# By the name that models choose a gate by (models/features/gating.py)
-GATES: dict[str, Callable[..., Gate]] = {"hard-concrete": HardConcreteGate}
+# By the name of --gate
+HARD_CONCRETE = "hard-concrete"
+GATES: dict[str, Callable[..., Gate]] = {HARD_CONCRETE: HardConcreteGate}
 
 
 def draw(gates: Sequence[Gate], *key: int) -> None:

@@ -93,19 +93,15 @@ class HeadL0Criterion(FairseqCriterion):
         """The loss of one batch: arguments and result are those of fairseq's criterion."""
         gates, state = model.head_gates(), model.pruning_state
         updates = compat.trainer_num_updates()
-        if model.training:
+        if model.training or updates is not None:
             self.penalty.advance(gates, state, updates or 0)
-        elif updates is not None:
-            self.penalty.advance(gates, state, updates)
         loss, sample_size, logging_output = self.stock_criterion(model, sample, reduce=reduce)
-        if model.training:
-            penalty = self.penalty(gates, state)
-        else:
-            penalty = self.penalty.at_validation(gates)
+        of = self.penalty
+        penalty = of(gates, state) if model.training else of.at_validation(gates)
         added = penalty.to(loss) * sample_size
         # Without reduction the loss is one number a token, and its sum is to be the same
-        loss = loss + (added if reduce else added / loss.numel())
-        logging_output["loss"] = loss.data
+        share = added if reduce else added / loss.numel()
+        loss, logging_output["loss"] = loss + share, logging_output["loss"] + share.data
         logging_output["l0_penalty"] = added.data
         self._log(gates, state)
         return loss, sample_size, logging_output

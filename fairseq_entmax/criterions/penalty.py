@@ -77,6 +77,10 @@ class HeadPenalty:
 
     def check(self, gates: Gates) -> None:
         """Check that a model has the gates that the targets are for."""
+        if self.targets is None and any(gate.needs_target for gate in _all(gates)):
+            raise ValueError(
+                "--gate subset keeps a number of heads: give --target-heads in place of --l0-weight"
+            )
         for name, target in (self.targets or {}).items():
             members = _all(gates) if name == ALL else list(gates.get(name, {}).values())
             number, protected = _sizes(members)
@@ -108,6 +112,10 @@ class HeadPenalty:
             state.forget()
             for gate in _all(gates):
                 gate.decide(None)
+        progress = 1.0 if not self.decide_at else min(1.0, updates / self.decide_at)
+        for group in self._groups(gates):
+            number = group.num_free + (group.free_target - group.num_free) * self._share(updates)
+            type(group.gates[0]).steer(group.gates, number, progress)
         if not state.is_known:
             self._begin(gates, state)
             state.set_updates(state.updates)

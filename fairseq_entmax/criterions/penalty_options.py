@@ -98,8 +98,8 @@ def read_penalty(options: Any) -> HeadPenalty:
     return HeadPenalty(0.0, targets, warmup, decide_at, rate)
 
 
-def parse_targets(text: Any) -> dict[str, int] | None:
-    """Read ``--target-heads``: attention, or ``"all"``, to number of heads; None for no text."""
+def parse_targets(text: Any, option: str = "--target-heads") -> dict[str, int] | None:
+    """Read numbers of heads: attention, or ``"all"``, to the number; None for no text."""
     if text is None or str(text).strip() == "":
         return None
     targets: dict[str, int] = {}
@@ -109,7 +109,7 @@ def parse_targets(text: Any) -> dict[str, int] | None:
         is_known = name in ATTENTIONS if equals else "," not in str(text)
         if not is_known or name in targets or not re.fullmatch("[0-9]{1,9}", number):
             raise ValueError(
-                f"--target-heads got {part.strip()!r:.100} in {text!r:.100}: give a whole number, "
+                f"{option} got {part.strip()!r:.100} in {text!r:.100}: give a whole number, "
                 f"or one for each of some attentions, such as encoder-self=10,cross=16 (allowed: "
                 f"{', '.join(ATTENTIONS)})"
             )

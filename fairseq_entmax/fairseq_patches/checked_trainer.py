@@ -30,6 +30,8 @@ def check_and_follow(
             criterion.check_model(model)
         if hasattr(model, "check_criterion"):
             model.check_criterion(criterion)
+        if hasattr(model, "take_teacher"):
+            model.take_teacher(criterion, task)
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):
         compat.follow_trainer(trainer)

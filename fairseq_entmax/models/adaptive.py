@@ -31,6 +31,7 @@ from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
+from fairseq_entmax.criterions.teacher import Teacher
 from fairseq_entmax.mappings import entmax
 from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models import config
@@ -163,6 +164,12 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     def check_criterion(self, criterion: Any) -> None:
         """Refuse a criterion that does not fit the model, before its training."""
         check_loss(type(criterion), self)
+
+    def take_teacher(self, criterion: Any, task: Any) -> None:
+        """Let a criterion ask for what ``--teacher`` says, before the model's training."""
+        own = self.attention_options.features["teaching"]
+        if own.teacher and own.teacher_weight:
+            Teacher(own.teacher, task, own.teacher_weight).teach(self, criterion)
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""

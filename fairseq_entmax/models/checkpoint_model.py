@@ -75,13 +75,22 @@ class SavedModel:
 
     def gates(self, attention: SavedAttention) -> list[float]:
         """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
+        gate = self._gate(attention)
+        return [1.0] * attention.heads if gate is None else gate.at_evaluation().tolist()
+
+    def gate_scores(self, attention: SavedAttention) -> list[float]:
+        """By what heads with gates are chosen, the largest first; nothing where there are none."""
+        gate = self._gate(attention)
+        return [] if gate is None else gate.score().tolist()
+
+    def _gate(self, attention: SavedAttention) -> Any:
         state = attention.part("gate")
         if not state:
-            return [1.0] * attention.heads
+            return None
         gates = self.options.features["gates"]
         gate = gates.build(self.options, attention.attention, attention.layer)
         _load_part(gate, state, f"{attention.path}.gate.", self.path)
-        return gate.at_evaluation().tolist()
+        return gate
 
 
 def read_model(path: str) -> SavedModel:

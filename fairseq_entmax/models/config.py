@@ -13,13 +13,14 @@ from fairseq_entmax.models.feature import Feature, add_argument, option_name, op
 from fairseq_entmax.models.features.attention_heads import AttentionHeads
 from fairseq_entmax.models.features.gating import FrozenDecoder, Gates
 from fairseq_entmax.models.features.sparse_output import SparseOutput
+from fairseq_entmax.models.features.teaching import Teaching
 from fairseq_entmax.models.head_record import HeadRecord
 
 Features = tuple[type[Feature], ...]
 # In the order in which a model gets them
-FEATURES: Features = (AttentionHeads, SparseOutput, HeadRecord, Gates, FrozenDecoder)
+FEATURES: Features = (AttentionHeads, SparseOutput, HeadRecord, Gates, FrozenDecoder, Teaching)
 # What looks like an option of this package, and is refused where it is none
-_WORDS_OF_OPTIONS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_")
+_WORDS_OF_OPTIONS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_", "teacher")
 
 
 def defaults_of(features: Features) -> dict[str, Any]:

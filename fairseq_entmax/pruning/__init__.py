@@ -1,6 +1,7 @@
 """From a checkpoint with closed heads to a smaller one. Never imported by ``--user-dir``."""
 
 from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.pruning.evidence import Choice
 from fairseq_entmax.pruning.surgery import (
     HeadCounts,
     PruningReport,
@@ -11,6 +12,7 @@ from fairseq_entmax.pruning.surgery import (
 )
 
 __all__ = [
+    "Choice",
     "Head",
     "HeadCounts",
     "PruningReport",

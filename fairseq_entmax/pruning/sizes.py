@@ -11,7 +11,7 @@ from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.checkpoint_model import SavedModel
 
 # How the names of tensors end that are saved and not learned, and that layers may share
-_BUFFERS = (".gate.decision", ".lr_factor_ratio", "rise.updates", ".version", "._float_tensor")
+_BUFFERS = (".decision", ".chosen", "factor_ratio", "rise.updates", ".version", "._float_tensor")
 _SHARED = (".embed_tokens.weight", ".output_projection.weight")
 
 

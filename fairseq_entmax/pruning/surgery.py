@@ -26,16 +26,20 @@ from fairseq_entmax.models.checkpoint_model import (
     read_model,
 )
 from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
-from fairseq_entmax.pruning.left import (
+from fairseq_entmax.pruning.evidence import Choice
+from fairseq_entmax.pruning.remaining_heads import (
     HeadCounts,
     Mappings,
     check_budget,
     check_heads,
     head_counts,
-    heads_left,
+    remaining_heads,
 )
 from fairseq_entmax.pruning.settings import model_settings, settings_of, without_history
 from fairseq_entmax.pruning.sizes import shared_names, size_of
+
+# What an attention has beside its mapping and gates
+PROJECTIONS = ("q_proj.", "k_proj.", "v_proj.", "out_proj.")
 
 
 @dataclass(frozen=True)
@@ -67,26 +71,22 @@ class PruningReport:
 def prune_checkpoint(
     path: str,
     output: str,
-    heads: Collection[Head] = (),
+    heads: Collection[Head] | Choice = (),
     overwrite: bool = False,
     undecided: bool = False,
 ) -> PruningReport:
-    """Write a checkpoint without the closed heads of another, and without its gates.
+    """Write a checkpoint without the closed heads of another, and without its gates, or nothing.
 
-    The file appears when it is whole; whatever goes wrong before, nothing has changed.
-
-    Args:
-        path: a checkpoint of a model of this package, or of its stock counterpart.
-        output: the file to write.
-        heads: heads to remove beside those that are closed.
-        overwrite: replace ``output`` if it exists.
-        undecided: as for :func:`prune_state`.
+    ``path`` is of a model of this package, or of its stock counterpart; ``heads`` go beside those
+    that are closed, or say how many stay, and by what. All else is as for :func:`prune_state`.
 
     Raises:
         OSError, ValueError, UnsafeCheckpointError: of the files, and as :func:`prune_state`.
     """
     target = check_target(output, "--output", overwrite)
-    pruned, report = _prune(read_model(path), heads, undecided)
+    model = read_model(path)
+    removed = heads.removed(model) if isinstance(heads, Choice) else heads
+    pruned, report = _prune(model, removed, undecided)
     try:
         with whole_file(target) as file:
             torch.save(pruned, file)
@@ -125,8 +125,8 @@ def _prune(
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
         raise ValueError(
-            f"{model.path} has no head gates, so no head of it is closed: name the heads to remove, "
-            f"such as --heads '{model.attentions[0].attention}:0.3,0.5'"
+            f"{model.path} has no head gates, so no head of it is closed: --keep fewer heads, or name "
+            f"those to remove, such as --heads '{model.attentions[0].attention}:0.3,0.5'"
         )
     check_heads(heads, model)
     if not undecided:
@@ -134,7 +134,7 @@ def _prune(
     weights = {
         key: value for key, value in state["model"].items() if not key.startswith("pruning_state.")
     }
-    left = heads_left(model, heads)
+    left = remaining_heads(model, heads)
     between: dict[Head, float] = {}
     for attention, (kept, gates) in zip(model.attentions, left.of_attentions, strict=True):
         place = (attention.attention, attention.layer)
@@ -174,17 +174,12 @@ def _prune(
 
 def checkpoint_heads(path: str) -> HeadCounts:
     """The heads of each layer of a checkpoint; of one with gates, those that are not closed."""
-    model = read_model(path)
-    counts = head_counts(model)
-    for attention in model.attentions:
-        is_open = [gate > 0 for gate in model.gates(attention)]
-        counts[attention.attention][attention.layer] = sum(is_open)
-    return counts
+    return checkpoint_layers(path)[0]
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
     """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``."""
-    left = heads_left(read_model(path), ())
+    left = remaining_heads(read_model(path), ())
     return left.counts, left.mappings, left.copy
 
 
@@ -208,6 +203,12 @@ def _cut(
         raise ValueError(
             f"the checkpoint has no {attention.path}.q_proj.weight: it is of an old fairseq or "
             f"quantised, and cannot be pruned"
+        )
+    unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
+    if unknown and len(kept) < attention.heads:
+        raise ValueError(
+            f"{model.path} has {attention.path}.{unknown[0]}, of which prune does not know what is of "
+            f"which head: keep all {attention.heads} heads of this layer"
         )
     head_dim = weights["q_proj.weight"].size(0) // attention.heads
     rows = torch.cat([torch.arange(head * head_dim, (head + 1) * head_dim) for head in kept])

@@ -109,8 +109,8 @@ def entmax(words: list[str]) -> None:
         if output.name != "null":
             write(output, document)
         print(document if "--json" in words else "ROUGE-1  30.00 [29.00, 31.00]")
-    elif command == "analyze":
-        write(output / "analysis.json", "{}")
+    elif command in ("analyze", "ablate"):
+        write(output / ("analysis.json" if command == "analyze" else "ablation.json"), "{}")
     elif command in ("report", "tag"):
         write(output, "a page, or parses")
 

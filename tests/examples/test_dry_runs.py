@@ -183,6 +183,26 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
     (continued,) = [call for call in trained if "-continued/" in call]
     asks(continued, f"--max-update {3 * 1817}")
 
+    # By the loss without each head: no search, all updates in the recovery, which has a teacher
+    options = ("--mapping", "entmax", "--budgets", "all=6", "--protocol")
+    calls, _ = steps.once("prune.sh", "--cpu", *options, "loss", "--teacher")
+    assert column(steps.out / "pruning.tsv")[2:] == [
+        "all6-loss-teacher-pruned",
+        "all6-loss-teacher-scratch",
+    ]
+    best = "runs/prune-entmax-baseline/checkpoints/checkpoint_best.pt"
+    removals = steps.out / "runs/prune-entmax-baseline/removals"
+    asks(*called(calls, "fairseq-entmax", "ablate"), "--gen-subset valid", "--scores loss")
+    (taken,) = called(calls, "fairseq-entmax", f"prune {steps.out}/{best}")
+    asks(taken, f"--keep 6 --by loss --evidence {removals}/ablation.json")
+    recovery, scratch = called(calls, "fairseq-train")
+    asks(recovery, heads, f"--teacher {steps.out}/{best}", f"--max-update {3 * 1817}", "--lr 0.003")
+    asks(scratch, f"--max-update {10 + 3 * 1817}")
+    calls, _ = steps.once("prune.sh", "--cpu", *options, "subset")
+    search, recovery, _ = called(calls, "fairseq-train")
+    asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
+    asks(recovery, f"--max-update {2 * 1817}")
+
 
 # --- summaries ---------------------------------------------------------------
 

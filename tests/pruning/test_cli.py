@@ -123,6 +123,7 @@ def test_a_training_that_ended_before_its_decision_is_pruned_when_asked_for(fold
 
 
 OUTPUT = ["--output", "@small.pt"]
+KEEP = ["--keep", "4", "--by", "loss"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,17 @@ OUTPUT = ["--output", "@small.pt"]
         (["@gated.pt", *OUTPUT, "--heads", "cross:7.0"], ["gated.pt has no head cross:7.0"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' names no heads"]),
         (["@gated.pt"], ["give --output FILE", "--print-config"]),
-        (["@gated.pt", "--heads", "cross:0.1"], ["--heads and --overwrite need --output FILE"]),
+        (["@gated.pt", "--heads", "cross:0.1"], ["--heads, --keep and --overwrite need --output"]),
+        (["@plain.pt", *OUTPUT, "--keep", "4"], ["or both --keep N and --by WHAT"]),
+        (["@plain.pt", *OUTPUT, *KEEP, "--heads", "cross:0.1"], ["give --heads, or both --keep N"]),
+        (["@plain.pt", *OUTPUT, *KEEP], ["--by loss needs --evidence FILE, which ablate writes"]),
+        (["@plain.pt", *OUTPUT, *KEEP, "--evidence", "@no.json"], ["No such file", "no.json"]),
+        (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
+        (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
+        (
+            ["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"],
+            ["the model says nothing of encoder"],
+        ),
     ],
 )
 def test_an_error_is_one_sentence_and_leaves_everything_as_it_was(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.attention import GATES, Gate, PruningState, attention_modules, gates
+from fairseq_entmax.attention.subset_gate import SUBSET
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, SIDES
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option
@@ -20,6 +21,13 @@ def parse_attentions(value: Any) -> tuple[str, ...]:
     return tuple(attention for attention in ATTENTIONS if attention in names)
 
 
+def parse_gate(value: Any) -> str:
+    """The name of a gate."""
+    if value not in GATES:
+        raise ValueError(f"unknown gate {value!r}; allowed: {', '.join(GATES)}")
+    return str(value)
+
+
 @dataclass
 class Gates(Feature):
     """Gates on the heads of some attentions, and the state of the penalty on them."""
@@ -27,21 +35,27 @@ class Gates(Feature):
     name = "gates"
     head_gates: tuple[str, ...] | None = option(
         None,
-        f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; train "
-        "them with --criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
+        f"attentions whose heads get gates: any of {', '.join(ATTENTIONS)}; train them with "
+        "--criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
         parse_attentions,
         "ATTENTION,...",
         "none",
     )
+    gate: str = option(
+        gates.HARD_CONCRETE,
+        f"which gates: {' or '.join(GATES)}, of which exactly --target-heads are open",
+        parse_gate,
+        "GATE",
+    )
     gate_temperature: float = option(
         gates.TEMPERATURE,
-        "temperature beta of the gates, from 0.01 and below 1",
+        "temperature beta of the gates, from 0.01 and below 1; that of subset falls to 0.01",
         gates.check_temperature,
         "NUMBER",
     )
     gate_stretch: tuple[float, float] = option(
         ",".join(map(str, gates.STRETCH)),
-        "stretch limits gamma below 0 and zeta above 1 of the gates, written with an equals sign, "
+        "stretch limits gamma below 0 and zeta above 1 of hard-concrete gates, written with an equals sign, "
         "or one number e for -e and 1 + e",
         gates.check_stretch,
         "GAMMA,ZETA",
@@ -87,6 +101,11 @@ class Gates(Feature):
                     f"--head-gates: --{side}-layerdrop {layerdrop} leaves layers, and so gates, "
                     f"out of updates: leave it out while heads are pruned"
                 )
+            if self.gate == SUBSET and getattr(args, "checkpoint_activations", False):
+                raise ValueError(
+                    "--gate subset draws all layers' gates at once, --checkpoint-activations would "
+                    "draw each anew: leave one out"
+                )
             if side == "decoder" and getattr(args, "freeze_decoder", False):
                 raise ValueError(
                     f"--head-gates {','.join(self.gated)}: --freeze-decoder keeps the decoder as it "
@@ -96,7 +115,7 @@ class Gates(Feature):
     def build(self, options: ModelOptions, attention: str, layer: int) -> Gate:
         """Make the gates of the heads of one attention in one layer, which has heads."""
         features = options.features.values()
-        return GATES["hard-concrete"](
+        return GATES[self.gate](
             options.heads[attention][layer],
             temperature=self.gate_temperature,
             stretch=self.gate_stretch,

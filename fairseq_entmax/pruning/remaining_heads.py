@@ -21,7 +21,7 @@ HeadCounts = dict[str, list[int]]
 Mappings = dict[str, list[LayerSpec]]
 
 
-class HeadsLeft(NamedTuple):
+class RemainingHeads(NamedTuple):
     """The heads that are left."""
 
     of_attentions: list[tuple[list[int], list[float]]]  # the heads kept, and the gates of all
@@ -30,9 +30,9 @@ class HeadsLeft(NamedTuple):
     copy: dict[str, str]  # options of the copy
 
 
-def heads_left(model: SavedModel, heads: Collection[Head]) -> HeadsLeft:
+def remaining_heads(model: SavedModel, heads: Collection[Head]) -> RemainingHeads:
     """The heads that are left without the closed ones and ``heads``."""
-    left = HeadsLeft([], head_counts(model), mappings_apart(model), {})
+    left = RemainingHeads([], head_counts(model), mappings_apart(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
         gates = model.gates(attention)
@@ -75,7 +75,7 @@ def _copy_of_kept(model: SavedModel, kept: list[int]) -> dict[str, str]:
     if gone:
         raise ValueError(
             f"{model.path} copies by {', '.join(gone)}, without which it would copy by another "
-            f"distribution, or not at all: leave it out of --heads"
+            f"distribution, or not at all: leave it out of --heads, or --keep more"
         )
     arguments: dict[str, str] = copy.arguments([kept.index(head) for head in copy.heads])
     return arguments

@@ -1,0 +1,107 @@
+"""Gates of which exactly k are open: differentiable subset pruning.
+
+Sources: Li, Cotterell, Sachan 2021, *Differentiable Subset Pruning of Transformer Heads*; Xie, Ermon
+2019, *Reparameterizable Subset Sampling via Continuous Relaxations* (the relaxed subset).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.attention.gates import GATES, LOWEST_TEMPERATURE, Gate
+
+SUBSET = "subset"
+
+
+class SubsetGate(Gate):
+    """Gates of which k are open, by the scores ``log a`` of all heads that share a target.
+
+    In training Gumbel noise is added to the scores, and a softmax of them over a temperature taken k
+    times, each without what the ones before have taken; a gate is the sum of what it got. So the
+    gates sum to k; as the temperature falls, to 0.01, they become 0 and 1, and before one may be a
+    little above 1. In evaluation the k largest scores have the gate 1, all others 0. The penalty
+    says k, which falls from all heads to ``--target-heads``; until it does, all are open.
+
+    Attributes:
+        chosen: ``(num_heads,)``, in a checkpoint: 1 for heads that are open in evaluation, else 0.
+    """
+
+    chosen: Tensor
+    _part: Tensor  # of each chosen head; k falls in parts of a head
+    needs_target = True
+
+    def __init__(self, num_heads: int, **options: Any) -> None:
+        super().__init__(num_heads, **options)
+        self.register_buffer("chosen", torch.ones(num_heads, dtype=torch.int8))
+        self.register_buffer("_part", torch.ones(num_heads), persistent=False)
+        # What is drawn together: the gates, k, and the temperature
+        self._subset: tuple[Sequence[SubsetGate], int, float] = (
+            [self],
+            num_heads,
+            self.temperature,
+        )
+        self._drawn: Tensor | None = None
+
+    @classmethod
+    def steer(cls, gates: Sequence[SubsetGate], number: float, progress: float) -> None:
+        # Decided gates are what they are, whatever is drawn
+        drawn = math.ceil(number) if progress < 1 else sum(gate.num_heads for gate in gates)
+        fall = LOWEST_TEMPERATURE / gates[0].temperature
+        subset = (gates, drawn, gates[0].temperature * fall**progress)
+        order = _together(gates).argsort(descending=True, stable=True)
+        parts = _apart((number - order.argsort()).clamp(0.0, 1.0), gates)
+        for gate, part in zip(gates, parts, strict=True):
+            gate._subset = subset
+            gate._part.copy_(part)
+            gate.chosen.copy_(part > 0)
+
+    def sample(self) -> Tensor:
+        if self._drawn is None:
+            self._draw_together()
+        # Each draw is used once: its graph is gone after a backward pass
+        drawn, self._drawn = self._drawn, None
+        assert drawn is not None
+        return self.settled(drawn + 0.0 * self.log_a)
+
+    def without_noise(self) -> Tensor:
+        return self.settled(self.chosen.to(self.log_a.dtype))
+
+    def probability_open(self) -> Tensor:
+        return self.settled((self.chosen * self._part).to(self.log_a.dtype))
+
+    def use_draw(self, uniform: Tensor | None) -> None:
+        super().use_draw(uniform)
+        self._drawn = None
+
+    def _draw_together(self) -> None:
+        """Draw the gates of all heads that share a target."""
+        gates, number, temperature = self._subset
+        scores = _together(gates)
+        uniform = torch.cat([gate.uniform() for gate in gates])
+        eps = torch.finfo(scores.dtype).eps
+        scores = scores - (-uniform.clamp(eps, 1 - eps).log()).log()
+        all_open = number >= sum(gate.num_heads - len(gate.protected) for gate in gates)
+        opened = torch.full_like(scores, float(all_open))
+        for _ in range(0 if all_open else number):
+            taken = torch.softmax(scores / temperature, 0)
+            opened = opened + taken
+            scores = scores + (1 - taken).clamp(min=eps).log()
+        for gate, part in zip(gates, _apart(opened, gates), strict=True):
+            gate._drawn = part
+
+
+def _together(gates: Sequence[Gate]) -> Tensor:
+    """The scores of all heads, -inf of protected ones, which take no place of the others."""
+    return torch.cat([gate.log_a.masked_fill(gate.is_protected, -math.inf) for gate in gates])
+
+
+def _apart(values: Tensor, gates: Sequence[Gate]) -> Sequence[Tensor]:
+    return values.split([gate.num_heads for gate in gates])
+
+
+GATES[SUBSET] = SubsetGate

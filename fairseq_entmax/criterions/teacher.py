@@ -1,0 +1,105 @@
+"""Learning from a teacher: what a criterion asks for, and the probabilities of a trained model.
+
+Source: Kim, Rush 2016, *Sequence-Level Knowledge Distillation*, section 3.1 (word-level).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+from fairseq.logging import metrics
+from torch import Tensor
+from torch.nn import functional
+
+from fairseq_entmax.attention.copying import mixture_log_probs
+from fairseq_entmax.mappings.functional import entmax
+from fairseq_entmax.mappings.losses import fenchel_young_loss
+
+
+class Teacher:
+    """A trained model, whose probabilities another one learns for each target in training.
+
+    For a weight w, from 0 to 1, the loss is (1 - w) times the criterion's, and w times the
+    Kullback-Leibler divergence of the teacher's probabilities from the student's, or where the
+    student's output is sparse the Fenchel-Young loss of its alpha. A penalty on heads stays whole;
+    validation and what the criterion logs do not change. The teacher is in no checkpoint.
+
+    Raises:
+        ValueError: there is no such checkpoint, or it is of other dictionaries than the task's.
+    """
+
+    def __init__(self, path: str, task: Any, weight: float) -> None:
+        # The training draws what it would without a teacher
+        with torch.random.fork_rng(devices=[]):
+            try:
+                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
+            except (OSError, RuntimeError) as error:
+                raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
+        self.model.eval().requires_grad_(False)
+        self.path, self.weight = path, weight
+
+    def teach(self, student: Any, criterion: Any) -> None:
+        """Let the criterion of a student, or that behind its penalty, ask for what the teacher says."""
+        decoders = [getattr(model, "decoder", None) for model in (student, self.model)]
+        has_features = any(getattr(one, "adaptive_softmax", None) is not None for one in decoders)
+        if has_features or len({hasattr(one, "give_copy_scores") for one in decoders}) > 1:
+            raise ValueError(
+                f"--teacher {self.path}: both models have to copy words, or none, and neither may "
+                f"have --adaptive-softmax-cutoff: give another teacher, or leave it out"
+            )
+        criterion = getattr(criterion, "stock_criterion", criterion)
+        # Its class stays, by which fairseq finds how its numbers are logged
+        vars(criterion)["forward"] = functools.partial(self._loss, criterion.forward, criterion)
+
+    def _loss(
+        self,
+        forward: Callable[..., Any],
+        criterion: Any,
+        model: Any,
+        sample: Any,
+        reduce: bool = True,
+    ) -> tuple[Tensor, Any, dict[str, Any]]:
+        """``forward`` of a criterion."""
+        calls: list[Any] = []
+        with model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True):
+            loss, size, logged = forward(model, sample, reduce=reduce)
+        if not model.training:
+            return loss, size, logged
+        each = self.divergence(model, *calls[-1])
+        if each.dim() == 2 and sample["target"].shape == each.shape:
+            is_real = sample["target"].ne(criterion.padding_idx)
+            is_real[:, : getattr(criterion, "ignore_prefix_size", 0)] = False
+            each = each * is_real
+        taught = each.sum()
+        shown = utils.item(taught.detach()) / size / math.log(2)
+        metrics.log_scalar("teacher_loss", shown, size, round=3)
+        return (1 - self.weight) * loss + self.weight * taught, size, logged
+
+    def divergence(self, student: Any, inputs: Any, options: Any, output: Any) -> Tensor:
+        """For each target, how far a student's output is from what the teacher says to its input."""
+        parameter = next(student.parameters())
+        self.model.to(parameter.device, parameter.dtype)
+        with torch.no_grad():
+            wanted = _scores(self.model, self.model(*inputs, **options), options)
+            probs = entmax(wanted, getattr(self.model, "output_alpha", 1.0))
+        scores, alpha = _scores(student, output, options), getattr(student, "output_alpha", 1.0)
+        # Words that a student cannot say, such as those that it does not copy
+        never = scores == -torch.inf
+        probs = probs.masked_fill(never, 0.0)
+        if alpha == 1:  # the same, for less
+            log_probs = scores.log_softmax(-1).masked_fill(never, 0.0)
+            return functional.kl_div(log_probs, probs, reduction="none").sum(-1)
+        return fenchel_young_loss(scores, entmax(scores.detach(), alpha), probs, alpha)
+
+
+def _scores(model: Any, output: Any, options: Any) -> Tensor:
+    """Of each word or class, from a model's output; logarithms of probabilities where it copies."""
+    if not options.get("mixed", True):
+        return mixture_log_probs(output[0], output[1]["copy"], model.decoder.num_words)
+    scores: Tensor = output[0]
+    return scores if scores.dtype == torch.float64 else scores.float()

@@ -1,0 +1,35 @@
+"""A teacher for a training: a trained model whose probabilities are learned too."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq_entmax.models.feature import Feature, option
+
+
+def check_weight(value: Any) -> float:
+    """A number from 0 to 1, or a ValueError."""
+    if not 0 <= float(value) <= 1:
+        raise ValueError(f"the weight must be from 0 to 1, not {value!r}")
+    return float(value)
+
+
+@dataclass
+class Teaching(Feature):
+    """What ``--teacher`` says; :class:`fairseq_entmax.criterions.teacher.Teacher` does it."""
+
+    name = "teaching"
+    teacher: str | None = option(
+        None,
+        "a checkpoint whose probabilities the model learns beside what its criterion asks for, such "
+        "as the model before heads were pruned",
+        str,
+        "CHECKPOINT",
+        "none",
+    )
+    teacher_weight: float = option(
+        0.5,
+        "w: the loss is 1 - w times the criterion's and w times the divergence from the teacher, "
+        "from 0 to 1",
+        check_weight,
+        "NUMBER",
+    )

@@ -1,0 +1,102 @@
+"""Which heads to keep, by what is known of them: their removal, a measure, or their gates.
+
+Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, sections 3 and 4: heads
+are ranked by what the model loses without each, or by the gradient, and the least important go.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.criterions.penalty import ALL
+from fairseq_entmax.criterions.penalty_options import parse_targets
+from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.models.checkpoint_model import SavedAttention, SavedModel
+
+LOSS, GATES, RANDOM = "loss", "gates", "random"
+
+
+class Choice(NamedTuple):
+    """How many heads of a model to keep, and by what; of that, more is better."""
+
+    keep: str  # a number, or one for each of some attentions: encoder-self=10,cross=16
+    by: str  # loss, by which it grows without the head; gates; random; or a measure of analysis.json
+    evidence: str | None = None  # ablation.json of the loss, analysis.json of a measure
+    seed: int = 1  # of random
+
+    def removed(self, model: SavedModel) -> set[Head]:
+        """The open heads that go; those that a model copies by are the last to.
+
+        Raises:
+            OSError, ValueError: of the file; it is of another model; ``keep`` is more than there is.
+        """
+        gates = _of_each_head(model, model.gates)
+        scores = self._scores(model, list(gates))
+        unknown = sorted(map(str, scores.keys() - gates))
+        if (copy := model.options.copy) is not None:
+            scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.heads}
+        removed: set[Head] = set()
+        for name, number in (parse_targets(self.keep, "--keep") or {}).items():
+            group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]
+            if number > (most := len(group)):
+                raise ValueError(
+                    f"--keep {self.keep}: {model.path} has {most} open heads: give {most} or less"
+                )
+            unknown += [str(head) for head in group if head not in scores]
+            if unknown:
+                raise ValueError(
+                    f"--by {self.by}: {self.evidence or 'the model'} says nothing of {unknown[0]}, or "
+                    f"{model.path} has no such head: measure all heads of this checkpoint"
+                )
+            group.sort(key=lambda head: (scores[head], head))
+            removed |= {*group[: most - number]}
+        return removed
+
+    def _scores(self, model: SavedModel, heads: list[Head]) -> dict[Head, float]:
+        if self.by == RANDOM:
+            draw = random.Random(self.seed)
+            return {head: draw.random() for head in heads}
+        if self.by == GATES:
+            return _of_each_head(model, model.gate_scores)
+        if self.evidence is None:
+            written = "ablate" if self.by == LOSS else "analyze"
+            raise ValueError(f"--by {self.by} needs --evidence FILE, which {written} writes")
+        read = _of_ablation if self.by == LOSS else _of_analysis
+        try:
+            return read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's heads: "
+                f"{error!r}"
+            ) from None
+
+
+def _of_each_head(
+    model: SavedModel, values: Callable[[SavedAttention], list[float]]
+) -> dict[Head, float]:
+    return {
+        Head(one.attention, one.layer, number): value
+        for one in model.attentions
+        for number, value in enumerate(values(one))
+    }
+
+
+def _of_ablation(document: Any, name: str) -> dict[Head, float]:
+    removals = [one for one in document["removals"] if len(one["heads"]) == 1]
+    return {parse_heads(one["heads"][0]).pop(): float(one[name]["change"]) for one in removals}
+
+
+def _of_analysis(document: Any, name: str) -> dict[Head, float]:
+    (model,) = document["models"]
+    return {
+        Head(one["attention"], one["layer"], number): float(head[name])
+        for one in model["attentions"]
+        if one["attention"] in ATTENTIONS
+        for number, head in enumerate(one["heads"])
+    }

@@ -1,0 +1,158 @@
+"""A teacher: the loss against a plain computation, and nothing else that changes."""
+
+import math
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.logging import metrics
+
+from fairseq_entmax.criterions.teacher import Teacher
+from tests.language_models import build_text_model
+from tests.pruning.test_surgery import state_of
+from tests.support import batch, build_classifier, build_model, classification_task, tiny_task
+from tests.training import make_trainer, save, train
+
+WEIGHT = 0.3
+
+
+def written(folder, model, arch="entmax_transformer"):
+    """The checkpoint of a model, as fairseq loads it."""
+    state = state_of(model, arch)
+    state["optimizer_history"][0] |= {"optimizer_name": "adam", "lr_scheduler_state": {}}
+    path = str(folder / f"teacher-{arch}.pt")
+    torch.save({**state, "args": state["cfg"]["model"], "cfg": None}, path)
+    return path
+
+
+def criterion(name, task=None):
+    kind = CRITERION_DATACLASS_REGISTRY[name]
+    given = {"sentence_avg": False, "max_update": 0, "label_smoothing": 0.1, "l0_weight": 0.2}
+    options = kind(**{key: one for key, one in given.items() if key in kind.__dataclass_fields__})
+    return CRITERION_REGISTRY[name].build_criterion(options, task or tiny_task())
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True, left_pad_target=False)
+
+
+def log_probs(model, inputs):
+    with torch.no_grad():
+        return model(**inputs["net_input"])[0].double().log_softmax(-1)
+
+
+@pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
+@pytest.mark.parametrize(
+    "name",
+    ["cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_head_l0"],
+)
+def test_the_loss_is_the_criterions_and_the_divergence_of_each_word(arch, name, tmp_path):
+    # The student was pruned, and has sparse attention and gates
+    student = build_model(seed=2, cross_attn_heads="1,3", head_gates="cross").train()
+    for gate in student.head_gates()["cross"].values():
+        gate.decide(torch.ones(gate.num_heads))
+    plain, loss_of, inputs = criterion(name), criterion(name), sample()
+    teacher = Teacher(written(tmp_path, build_model(arch), arch), tiny_task(), WEIGHT)
+    teacher.teach(student, loss_of)
+    expected, size, own = plain(student, inputs)
+    wanted, found = log_probs(teacher.model, inputs), log_probs(student, inputs)
+    each = (wanted.exp() * (wanted - found)).sum(-1)
+    divergence = each[inputs["target"] != tiny_task().target_dictionary.pad()].sum()
+    penalty = own.get("l0_penalty", 0.0)
+    expected = (1 - WEIGHT) * (expected - penalty) + penalty + WEIGHT * divergence
+    with metrics.aggregate(new_root=True) as meters:
+        loss, same_size, logged = loss_of(student, inputs)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert same_size == size
+    shown = divergence.item() / size / math.log(2)
+    assert meters["teacher_loss"].avg == pytest.approx(shown, rel=1e-4)
+    assert {key: float(one) for key, one in logged.items()} == {k: float(v) for k, v in own.items()}
+    # In validation it is the criterion to the bit
+    assert torch.equal(*(one(student.eval(), inputs)[0] for one in (plain, loss_of)))
+
+
+def test_a_sparse_output_learns_by_its_own_loss_also_what_it_gives_no_probability(tmp_path):
+    student = build_model(seed=2, output_alpha=1.5).train()
+    with torch.no_grad():
+        student.decoder.output_projection.weight.mul_(8)
+    teacher = Teacher(written(tmp_path, build_model()), tiny_task(), 1.0)
+    inputs = sample()
+    scores = student(**inputs["net_input"])[0].detach().requires_grad_()
+    teacher.divergence(student, (), inputs["net_input"], (scores, None)).sum().backward()
+    probs = student.get_normalized_probs((scores.detach(), None), False)
+    assert (probs == 0).any()
+    # With the gradient p - q
+    wanted = log_probs(teacher.model, inputs).exp().float()
+    torch.testing.assert_close(scores.grad, probs - wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["copy_cross_entropy", "cross_entropy", "sentence_prediction"])
+def test_models_that_copy_write_or_classify_have_nothing_to_learn_from_themselves(name):
+    task, inputs = None, sample()
+    tokens = inputs["net_input"]["prev_output_tokens"]
+    if name == "copy_cross_entropy":
+        make = lambda seed: build_model("entmax_copy_transformer", seed)  # noqa: E731
+    elif name == "cross_entropy":
+        make = build_text_model
+        inputs["net_input"] = {"src_tokens": tokens}
+    else:
+        task = classification_task()
+        make = lambda seed: build_classifier(seed, task)  # noqa: E731
+        inputs["net_input"] = {"src_tokens": tokens, "src_lengths": torch.tensor([8, 6, 3])}
+        inputs["target"] = torch.tensor([[0], [1], [2]])
+    teacher = object.__new__(Teacher)
+    teacher.model, teacher.weight, teacher.path = make(seed=1), WEIGHT, "it.pt"
+    learned = []
+    for seed in (1, 2):
+        student, loss_of = make(seed=seed).train(), criterion(name, task)
+        own = loss_of(student, inputs)[0]
+        teacher.teach(student, loss_of)
+        loss = loss_of(student, inputs)[0]
+        loss.backward()
+        assert all(p.grad.isfinite().all() for p in student.parameters() if p.grad is not None)
+        learned.append((loss - (1 - WEIGHT) * own).item())
+    assert learned[0] == pytest.approx(0, abs=1e-4)
+    assert learned[1] > 0.01
+
+
+def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(tmp_path):
+    path, ends = written(tmp_path, build_model()), []
+    for options in ({}, {"teacher": path, "teacher_weight": 0}, {"teacher": path}):
+        trainer = make_trainer(build_model(seed=2, dropout=0.2, **options))
+        torch.manual_seed(5)
+        train(trainer, 3)
+        ends.append(torch.load(save(trainer, tmp_path / "student.pt")))
+    plain, without, learned = (end["model"] for end in ends)
+    assert all(torch.equal(value, without[name]) for name, value in plain.items())
+    assert any(not torch.equal(value, learned[name]) for name, value in plain.items())
+    # The checkpoint has the student alone
+    assert learned.keys() == plain.keys()
+    assert ends[2]["criterion"] is None
+    teacher = trainer.criterion.forward.func.__self__.model
+    assert not teacher.training
+    assert all(
+        torch.equal(v, teacher.state_dict()[k]) for k, v in build_model().state_dict().items()
+    )
+
+
+def test_a_teacher_is_in_the_students_precision(tmp_path):
+    teacher, inputs = (
+        Teacher(written(tmp_path, build_model()), tiny_task(), 1.0),
+        sample()["net_input"],
+    )
+    student = build_model(seed=2).half()
+    half = teacher.divergence(student, (), inputs, student(**inputs))
+    assert next(teacher.model.parameters()).dtype == torch.float16
+    wide = teacher.divergence(student.float(), (), inputs, student(**inputs))
+    torch.testing.assert_close(half, wide, atol=0.02, rtol=0)
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    path, adaptive = written(tmp_path, build_model()), build_model(adaptive_softmax_cutoff="5,9")
+    for student in (adaptive, build_model("entmax_copy_transformer")):
+        with pytest.raises(ValueError, match=f"--teacher {path}: both models have to copy words"):
+            Teacher(path, tiny_task(), 0.5).teach(student, None)
+    with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
+        make_trainer(build_model(teacher="no.pt"))
+    with pytest.raises(ValueError, match="--teacher-weight: the weight must be from 0 to 1, not 2"):
+        build_model(teacher_weight=2)

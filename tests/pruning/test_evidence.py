@@ -1,0 +1,128 @@
+"""Heads are kept by what is known of them: those of the highest numbers, and no others."""
+
+import json
+
+import pytest
+import torch
+
+from fairseq_entmax.cli import main
+from fairseq_entmax.head_names import Head
+from fairseq_entmax.models.checkpoint_model import model_of_state
+from fairseq_entmax.pruning import Choice, prune_state
+from tests.pruning.test_surgery import gates_of, logits, rebuilt, state_of, trained, without
+
+ATTENTIONS = ("encoder-self", "decoder-self", "cross")
+HEADS = [Head(name, layer, head) for name in ATTENTIONS for layer in (0, 1) for head in range(4)]
+# Each head another number, in no order that their names have
+SCORES = {head: (7 * place) % 24 - 9.5 for place, head in enumerate(HEADS)}
+
+
+def best(number, heads=HEADS, scores=SCORES):
+    return {*sorted(heads, key=scores.__getitem__)[-number:]}
+
+
+def ablation(scores=SCORES):
+    """What ablate writes: also of heads that were removed together."""
+    removals = [{"heads": [str(head)], "loss": {"change": one}} for head, one in scores.items()]
+    removals.append({"heads": [str(HEADS[0]), str(HEADS[1])], "loss": {"change": 99.0}})
+    return {"removals": removals}
+
+
+def analysis(name):
+    heads = [SCORES[head] for head in HEADS]
+    entries = [
+        {
+            "attention": one.attention,
+            "layer": one.layer,
+            "heads": [{name: n} for n in heads[i : i + 4]],
+        }
+        for i, one in enumerate(HEADS)
+        if one.head == 0
+    ]
+    return {"models": [{"attentions": [*entries, {"attention": "pooling", "heads": []}]}]}
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A function: the heads that a choice keeps of a state, by evidence that is written for it."""
+
+    def keep(state, number, by, document=None, seed=1):
+        path = tmp_path / "evidence.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        choice = Choice(number, by, None if document is None else str(path), seed)
+        return {*HEADS} - choice.removed(model_of_state(state, "it.pt"))
+
+    return keep
+
+
+@pytest.mark.parametrize("by", ["loss", "gradient", "confidence"])
+def test_the_heads_of_the_highest_numbers_stay(by, kept):
+    document, state = ablation() if by == "loss" else analysis(by), state_of(trained())
+    assert kept(state, "8", by, document) == best(8)
+    expected = best(3, HEADS[:8]) | best(1, HEADS[16:]) | {*HEADS[8:16]}
+    assert kept(state, "encoder-self=3,cross=1", by, document) == expected
+
+
+def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(kept):
+    gated = trained(head_gates="encoder-self,cross")
+    state = state_of(gated, head_gates="encoder-self,cross")
+    log_a = {
+        Head(name, layer, head): value
+        for name, layer, gate in gates_of(gated)
+        for head, value in enumerate(gate.log_a.tolist())
+    }
+    of_cross = [head for head in log_a if head.attention == "cross"]
+    closed = {head for head in of_cross if log_a[head] < -3}  # which go without being named
+    assert kept(state, "cross=2", "gates") - closed == best(2, of_cross, log_a) | {*HEADS[:16]}
+    draws = [kept(state_of(trained()), "8", "random", None, seed) for seed in (1, 1, 2)]
+    assert [len(draw) for draw in draws] == [8, 8, 8]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_heads_that_a_model_copies_by_stay(kept):
+    copying = {"arch": "entmax_copy_transformer", "copy_heads": "1,3", "copy_layer": -1}
+    state = state_of(trained(**copying), **copying)
+    for seed in range(4):
+        of_cross = kept(state, "cross=2", "random", None, seed) & {*HEADS[16:]}
+        assert of_cross == {Head("cross", 1, 1), Head("cross", 1, 3)}
+
+
+def test_the_command_gives_what_the_whole_model_gives_without_the_others(tmp_path):
+    whole, small, evidence = (tmp_path / name for name in ("whole.pt", "small.pt", "it.json"))
+    torch.save(state_of(trained()), whole)
+    evidence.write_text(json.dumps(ablation()), encoding="utf-8")
+    choice = ["--keep", "8", "--by", "loss", "--evidence", str(evidence)]
+    assert main(["prune", str(whole), "--output", str(small), *choice]) == 0
+    found = logits(rebuilt(torch.load(small)))
+    torch.testing.assert_close(
+        found, logits(without(trained(), {*HEADS} - best(8))), atol=1e-5, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "document", "message"),
+    [
+        # Of the model before heads were taken out of it
+        ("loss", ablation({**SCORES, Head("cross", 1, 5): 1.0}), "cross:1.5, or it.pt has no such"),
+        (
+            "loss",
+            ablation({head: SCORES[head] for head in HEADS[1:]}),
+            "nothing of encoder-self:0.0",
+        ),
+        ("loss", {"removals": [{"heads": ["cross:0.0"], "loss": None}]}, "no such number of one"),
+        ("gradient", analysis("relevance"), "no such number of one model's heads"),
+        ("gradient", {"models": analysis("gradient")["models"] * 2}, "no such number of one"),
+        ("loss", [], "no such number of one model's heads"),
+    ],
+)
+def test_evidence_that_is_not_of_every_head_of_the_model_is_refused(by, document, message, kept):
+    with pytest.raises(ValueError, match=rf"--by {by}: .*evidence\.json .*{message}"):
+        kept(state_of(trained()), "8", by, document)
+
+
+def test_what_prune_does_not_know_to_be_of_which_head_is_refused_where_heads_go():
+    state = state_of(trained())
+    state["model"]["encoder.layers.0.self_attn.head_scale"] = torch.ones(4)
+    assert prune_state(state, "it.pt", [Head("cross", 0, 1)])
+    with pytest.raises(ValueError, match=r"encoder\.layers\.0\.self_attn\.head_scale, of which"):
+        prune_state(state, "it.pt", [Head("encoder-self", 0, 1)])
