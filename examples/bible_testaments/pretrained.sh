@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A checkpoint made sparse, and used: a small RoBERTa of fairseq's own learns the verses by their masked
 # words, is trained on with dense and with sparse attention, learns to tell testaments apart, and loses
-# half of its heads. About 40 minutes of one core, behind prepare.sh.
+# half of its heads. Some 35 minutes of one core that it has for itself, behind prepare.sh.
 #
 #   pretrained.sh [--output DIR]
 #

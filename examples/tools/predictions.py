@@ -7,7 +7,7 @@ predictions.py speed data-bin checkpoint_best.pt other.pt > speed.tsv
 The first writes an example a line, as JSON: the predicted label, the logarithm of its probability,
 and the words with a weight above zero in the row of the first token, <s>, from which the class is read:
 in the last layer, the mean of its heads. The second prints how many words are selected, and for
-each label those that get most of the weight in its examples; the third examples a second, the best of
+each label those that get most of the weight in its examples; the third examples a second of processor time, the best of
 some passes that take turns.
 """
 
@@ -94,7 +94,7 @@ def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
 
 
 def speeds(data: Path, checkpoints: Sequence[Path]) -> list[float]:
-    """Examples a second of each model, on this machine's CPU."""
+    """Examples a second of processor time of each model, whatever else the machine does."""
     import torch
 
     from fairseq_entmax.analysis.data.data_types import type_of_model
@@ -102,11 +102,11 @@ def speeds(data: Path, checkpoints: Sequence[Path]) -> list[float]:
     models, best = [loaded(path, data) for path in checkpoints], [float("inf")] * len(checkpoints)
     for _ in range(PASSES):
         for number, (_task, model, samples) in enumerate(models):
-            start = time.perf_counter()
+            start = time.process_time()
             with torch.no_grad():
                 for sample in samples:
                     type_of_model(model).run(model, sample)
-            best[number] = min(best[number], time.perf_counter() - start)
+            best[number] = min(best[number], time.process_time() - start)
     total = sum(len(sample["id"]) for sample in models[0][2])
     return [total / seconds for seconds in best]
 
@@ -121,7 +121,9 @@ def main(arguments: list[str] | None = None) -> None:
     words = commands.add_parser("words", help="print which words are selected")
     words.add_argument("predictions", type=Path)
     words.add_argument("labels", type=Path)
-    speed = commands.add_parser("speed", help="print a table of examples a second")
+    speed = commands.add_parser(
+        "speed", help="print a table of examples a second of processor time"
+    )
     speed.add_argument("data", type=Path)
     speed.add_argument("checkpoints", type=Path, nargs="+")
     options = parser.parse_args(arguments)
@@ -130,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
             rows = [json.loads(line) for line in lines_of(options.predictions)]
             print(told(rows, lines_of(options.labels)))
         elif options.command == "speed":
-            print("model\texamples a second")
+            print("model\texamples a second of processor time")
             found = speeds(options.data, options.checkpoints)
             for path, each in zip(options.checkpoints, found, strict=True):
                 print(f"{path.parent.name}\t{each:.0f}")
