@@ -67,8 +67,9 @@ require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
 
 train_and_evaluate() {
-    local common=(--output "$output" --epochs "$epochs" "--$device")
-    "$recipe/train.sh" "${common[@]}" "$1"
+    local common=(--output "$output" --epochs "$epochs" "--$device") sharing=()
+    if [[ $device == cpu && $(getconf _NPROCESSORS_ONLN) -gt 1 ]]; then sharing=(--processes 2); fi
+    "$recipe/train.sh" "${common[@]}" ${sharing[@]+"${sharing[@]}"} "$1"
     "$recipe/evaluate.sh" "${common[@]}" "$1"
 }
 

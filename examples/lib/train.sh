@@ -15,7 +15,7 @@ $(help_on_runs)
 
 The batch of an update has $BATCH_TOKENS tokens, however many processes share it:
 
-  --processes N    processes on this machine (default: one for each GPU; one on a CPU)
+  --processes N    processes on this machine (default: one for each GPU; one, of one thread, on a CPU)
   --most-tokens N  tokens that a process takes at a time, for the memory of a GPU
                    (default: $MOST_TOKENS); --update-freq follows from it
 
@@ -164,6 +164,8 @@ on_device=() log_interval=50
 if [[ $device == cpu ]]; then
     on_device+=(--cpu)
     log_interval=$CPU_LOG_INTERVAL
+    # Threads wait for each other at full speed: on a core that is taken they are many times slower
+    export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 fi
 mkdir -p "$RUN"
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
