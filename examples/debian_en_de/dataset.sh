@@ -1,4 +1,7 @@
 # Descriptions of Debian's packages, English to German; see README.md.
+#
+# The package lists are fetched from DEBIAN_MIRROR, or are *Translation-en*, *Translation-de* and
+# *Packages* in RAW_DIR. BPE_SIZE is the number of subwords (default: 4000).
 
 SOURCE=en TARGET=de
 TOKENIZER=none

@@ -1,4 +1,7 @@
 # Descriptions of Debian's packages and their titles; see README.md.
+#
+# The package lists are fetched from DEBIAN_MIRROR, or are *Translation-en* and *Packages* in RAW_DIR.
+# VOCABULARY=words:8000 takes words in place of subwords, and numbers for those outside it.
 
 SOURCE=source TARGET=target
 

@@ -26,8 +26,8 @@ usage_error() {
     exit 2
 }
 
-# Prints the comment at the head of a script: its --help.
-print_head_comment() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$1"; }
+# Prints the comment at the head of a script, for --help.
+print_head_comment() { awk '/^#!/ { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$1"; }
 
 # --- values of options -------------------------------------------------------
 

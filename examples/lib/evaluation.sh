@@ -10,8 +10,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 EXTRA_OPTIONS=''
 
 run_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
+
+Uses a trained model on the test set, and scores it.
 
   evaluate.sh [options] MAPPING
 

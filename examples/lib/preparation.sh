@@ -2,8 +2,10 @@
 # steps to words. Sets output and workers.
 
 prepare_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
+
+Makes the data that train.sh reads.
 
   prepare.sh [options]
 

@@ -27,7 +27,7 @@ PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
 PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 prune_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
 Prunes heads of trained models to several budgets, and prints one table of heads and scores; most

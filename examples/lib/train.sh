@@ -6,8 +6,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
+
+Trains a model with an attention mapping, or of a name.
 
   train.sh [options] MAPPING [options of fairseq-train]
 
