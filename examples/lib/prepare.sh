@@ -19,7 +19,6 @@ if ((${#SIDES[@]} == 1)); then units=lines; fi
 step=''
 make_text "$units" "${SIDES[@]}"
 if [[ $WORDS == tok ]]; then cut_words "${SIDES[@]}"; fi
-keep=(${KEEP[@]+--keep "${KEEP[@]}"})
 
 # --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
@@ -53,8 +52,8 @@ learn_merges() {
 cut_by_merges() {
     local codes=$output/bpe.tmp/codes
     if [[ $SUBWORDS != joint:* ]]; then codes+=.${1##*.}; fi
-    python3 "$TOOLS/bpe.py" apply --codes "$codes" --workers "$workers" ${keep[@]+"${keep[@]}"} \
-        <"$output/$WORDS/$1" >"$output/bpe.tmp/$1"
+    subword-nmt apply-bpe --codes "$codes" --input "$output/$WORDS/$1" --num-workers "$workers" \
+        ${KEEP[@]+--glossaries "${KEEP[@]}"} >"$output/bpe.tmp/$1"
 }
 
 # No subwords: a word that is none of the vocabulary becomes a number, in a source and its target
@@ -72,11 +71,11 @@ learn_words() {
 
 case $PIECES in
 spm) learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
-bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
+bpe) learn=learn_merges cut=cut_by_merges step_tool='' ;;
 words) learn=learn_words cut=true step_tool=$MARKERS ;;
 *) step_tool='' ;;
 esac
-step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${keep[@]+"${keep[@]}"})
+step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${KEEP[@]+"${KEEP[@]}"})
 if [[ $PIECES == "$WORDS" ]]; then
     say "subwords: none, every word of the training text is in the dictionary"
 elif is_up_to_date "$PIECES" "$step"; then

@@ -208,9 +208,10 @@ def test_a_preparation_that_is_killed_goes_on_where_it_was(raw: Path, tmp_path: 
 @pytest.mark.slow
 def test_a_line_that_a_tool_loses_leaves_no_finished_step(raw: Path, tmp_path: Path) -> None:
     """As on a disk that was full for a moment."""
-    dry, real = DryRun(tmp_path / "stubs"), shutil.which("python3", path=PATH)
+    dry, real = DryRun(tmp_path / "stubs"), shutil.which("subword-nmt", path=PATH)
     body = f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac'
-    (dry.bin / "python3").write_text(f"#!/bin/sh\n{body}\n")
+    (dry.bin / "subword-nmt").write_text(f"#!/bin/sh\n{body}\n")
+    (dry.bin / "subword-nmt").chmod(0o755)
     given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     command = (RECIPE, "prepare.sh", "--output", tmp_path / "out", "--workers", 1)
     assert "was not written whole" in dry(*command, check=False, **given)

@@ -6,7 +6,6 @@ import gzip
 import io
 import sys
 
-import bpe
 import corpora
 import pytest
 import words
@@ -163,13 +162,6 @@ def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said
     assert cut(tmp_path, texts, *how) == whole
     shorter = cut(tmp_path, texts, *how, "--first", 3, 2, "--lower")
     assert shorter == [["the u.s. said", "b"], ["<t> don", "b"]]
-
-
-def test_merges_leave_words_whole_that_are_kept(tmp_path):
-    (tmp_path / "codes").write_text("#version: 0.2\na b\n", encoding="utf-8")
-    for keep in ((), ("<t>", "</t>")):
-        (cut,) = bpe.apply(tmp_path / "codes", iter(["<t> abc </t>"]), 1, keep)
-        assert (cut.split()[-1] == "</t>") == bool(keep)
 
 
 def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
