@@ -20,6 +20,16 @@ die() {
     exit 1
 }
 
+# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
+logged() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 30 "$log" >&2
+        die "$1 failed: its last messages are above, all of them in $log"
+    }
+}
+
 # A wrong option or value: the exit status that parsers of options use.
 usage_error() {
     printf '%s: error: %s (see --help)\n' "$(basename "$0")" "$*" >&2

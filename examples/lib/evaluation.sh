@@ -43,16 +43,6 @@ begin_evaluation() {
     run=$(basename "$RUN")
 }
 
-# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
-logged() {
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || {
-        tail -n 30 "$log" >&2
-        die "$1 failed: its last messages are above, all of them in $log"
-    }
-}
-
 # generate SUBSET TASK TOKENS: $RUN/generate.tmp/generate-SUBSET.txt, of batches of so many tokens
 generate() {
     rm -rf "$RUN/generate.tmp"

@@ -76,13 +76,8 @@ words) learn=learn_words cut=true step_tool=$MARKERS ;;
 *) step_tool='' ;;
 esac
 step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${KEEP[@]+"${KEEP[@]}"})
-if [[ $PIECES == "$WORDS" ]]; then
-    say "subwords: none, every word of the training text is in the dictionary"
-elif is_up_to_date "$PIECES" "$step"; then
-    say "subwords: done before"
-else
-    say "subwords: $SUBWORDS, learned on the training text"
-    begin_dir "$output/$PIECES"
+cut_pieces() {
+    local split language
     "$learn" || die "the subword model could not be learned: the message is above"
     for split in train valid "${TEST_SETS[@]}"; do
         for language in "${SIDES[@]}"; do
@@ -90,7 +85,12 @@ else
             require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
         done
     done
-    finish_dir "$output/$PIECES" "$step"
+}
+
+if [[ $PIECES == "$WORDS" ]]; then
+    say "subwords: none, every word of the training text is in the dictionary"
+else
+    build "$PIECES" subwords "$SUBWORDS, learned on the training text" cut_pieces
 fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------
@@ -106,15 +106,11 @@ languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
 if ((${#SIDES[@]} == 1)); then end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
-if is_up_to_date data-bin "$step"; then
-    say "binarise: done before"
-else
-    say "binarise: fairseq-preprocess"
-    begin_dir "$output/data-bin"
+binarise() {
     preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
         --trainpref "$output/$PIECES/train$end" --validpref "$output/$PIECES/valid$end" --testpref "${tests#,}" \
         --destdir "$output/data-bin.tmp"
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
-    finish_dir "$output/data-bin" "$step"
-fi
+}
+build data-bin binarise fairseq-preprocess binarise
 say "data ready: $output/data-bin"

@@ -117,9 +117,7 @@ from_scratch=() searching=() recovering=()
 prune_schedules
 
 # run_of MAPPING NAME: the folder of a run
-run_of() {
-    printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"
-}
+run_of() { printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"; }
 
 # baseline_of MAPPING: its run; the one of train.sh, where that is the same model
 baseline_of() {
@@ -130,17 +128,12 @@ baseline_of() {
     fi
 }
 
-# train_whole RUN MAPPING OPTION...: a model of the recipe's length
-train_whole() {
-    train_run "$1" "$LENGTH_UNIT" "$LENGTH" "$2" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        ${from_scratch[@]+"${from_scratch[@]}"} "${@:3}"
-}
-
 # prune_and_compare MAPPING: every run of one mapping
 prune_and_compare() {
     local mapping=$1 baseline i found run updates phases teacher=()
     baseline=$(baseline_of "$mapping")
-    train_whole "$baseline" "$mapping" ${further[@]+"${further[@]}"}
+    train_run "$baseline" "$LENGTH_UNIT" "$LENGTH" "$mapping" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
+        ${from_scratch[@]+"${from_scratch[@]}"} ${further[@]+"${further[@]}"}
     evaluate_run "$baseline" "$mapping"
 
     for i in "${!budget_names[@]}"; do
@@ -187,21 +180,10 @@ measure_speed() {
         sums+=("$(sha256_of "$(best_of "$run")")")
     done < <(runs_of "$1")
     step=$(fingerprint speed "$device" "$SPEED_SENTENCES" "${sums[@]}")
-    if is_done "$file.done" "$step" "$file"; then
-        say "speed of $1: done before"
-        return
-    fi
-    say "speed of $1: ${#paths[@]} models in turns"
     if [[ $device == gpu ]]; then on=cuda; fi
-    rm -f "$file.done"
-    python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
-        --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file.tmp" \
-        >"$file.log" 2>&1 || {
-        tail -n 30 "$file.log" >&2
-        die "the measurement of speed failed: its last messages are above, all of them in $file.log"
-    }
-    mv -f "$file.tmp" "$file"
-    mark_done "$file.done" "$step"
+    once "speed of $1: ${#paths[@]} models in turns" "$file.done" "$step" "$file" -- \
+        logged "$file.log" python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" \
+        --path "${paths[@]}" --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file"
 }
 
 all_tables() {
