@@ -61,10 +61,6 @@ folders of their own; one call with both then prints their table, once the runs 
 TEXT
 }
 
-require_protocol() {
-    [[ $1 =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$1': use gates, subset or loss"
-}
-
 output=$DEFAULT_OUTPUT
 mappings=("${PRUNE_MODELS[@]}")
 budgets=$PRUNE_BUDGETS
@@ -74,7 +70,7 @@ while (($# > 0)); do
     --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mappings=("$2") && shift ;;
     --budgets) require_value "$1" $# && budgets=$2 && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
-    --protocol) require_value "$1" $# && require_protocol "$2" && PROTOCOL=$2 && shift ;;
+    --protocol) require_value "$1" $# && PROTOCOL=$2 && shift ;;
     --teacher) taught=-teacher ;;
     --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
@@ -88,6 +84,7 @@ while (($# > 0)); do
     esac
     shift
 done
+[[ $PROTOCOL =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset or loss"
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
