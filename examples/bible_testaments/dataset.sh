@@ -41,8 +41,5 @@ TRAINING=("${SELECTION[@]}"
 
 MODELS=(softmax sparsemax entmax15 entmax)
 
-PRUNE_LAYERS=2 PRUNE_HEADS=4
-PRUNE_MODELS=(softmax)
-PRUNE_BUDGETS=all=4,all=2
 SEARCH_UPDATES=424 RECOVERY_UPDATES=848 # an epoch, and two
 prune_schedules() { two_phases 0.0005 0.001; }

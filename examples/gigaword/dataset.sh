@@ -21,6 +21,3 @@ rouge_options() {
     *) ROUGE=(--reference "$2/$1.reference0") ;;
     esac
 }
-
-PRUNE_MODELS=(baseline sparse-tl)
-PRUNE_BUDGETS=30/-/32,12/-/18,10/-/11
