@@ -1,4 +1,4 @@
-"""Whether two systems that scored the same documents differ by more than chance."""
+"""Whether two systems that scored the same documents differ by more than chance; many tests together."""
 
 from __future__ import annotations
 
@@ -37,3 +37,15 @@ def check_lengths(documents: int, others: Sequence[int]) -> None:
         raise ValueError(f"paired scores need the same sentences: {documents} and {list(others)}")
     if documents < 2:
         raise ValueError(f"a test of significance needs 2 sentences or more, not {documents}")
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values of tests that were made together.
+
+    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*."""
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected

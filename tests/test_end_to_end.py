@@ -105,14 +105,6 @@ def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tm
     assert list(hypotheses(interactive.stdout).values()) == [translated["H-0"]]
 
 
-def test_from_pretrained_translates_plain_text(data, trained):
-    options = {"bpe": "sentencepiece", "sentencepiece_model": str(data / "bpe.model")}
-    model = EntmaxTransformerModel.from_pretrained(
-        str(trained), "checkpoint_best.pt", str(data / "bin"), **options
-    )
-    assert model.translate("En el principio crió Dios los cielos y la tierra.")
-
-
 def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
     results = []
     for arch, options in (
@@ -161,15 +153,6 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     assert mapping.lr_factor == 30
     assert mapping.risen == lines(tmp_path / "hydra")[-1]["update"] / 1000
     assert model.output_alpha == 1.7
-
-
-def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path):
-    result = train(data, tmp_path / "never", "--attn-mapping=hardmax", check=False)
-    assert result.returncode == 2
-    message = "unknown mapping 'hardmax'; allowed: softmax, sparsemax"
-    assert message in result.stderr.strip().splitlines()[-1]
-    assert "Traceback" not in result.stderr
-    assert not list(tmp_path.rglob("*.pt"))
 
 
 # -- heads with structure, and heads apart ------------------------------------------------------

@@ -65,18 +65,6 @@ def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
     )
 
 
-@pytest.mark.parametrize(
-    ("beam", "max_len", "number", "is_exact"),
-    [(1, 8, 1, False), (2, 8, 2, False), (3, 8, 3, True), (5, 8, 3, True), (3, 1, 2, False)],
-)
-def test_a_search_is_exact_where_neither_the_beam_nor_the_length_cuts_a_sequence_off(
-    beam, max_len, number, is_exact
-):
-    (best,) = find(told(THREE), beam=beam, max_len_b=max_len)
-    assert [hypothesis["exact_search"] for hypothesis in best] == [is_exact] * number
-    assert not any(hypothesis["unfinished"] for hypothesis in best)
-
-
 def test_a_search_is_exact_among_the_sequences_that_the_options_allow():
     (longer,) = find(told(THREE), min_len=2, beam=3)
     assert words_of(longer) == [[A, B]]

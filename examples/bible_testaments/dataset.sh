@@ -8,9 +8,9 @@ source "$ROOT/examples/lib/classifiers.sh"
 CORPUS_FOLDER=$ROOT/examples/bible_es_en
 CORPUS=$CORPUS_FOLDER/data/bible.es-en.tsv.xz
 TEXT_BY_OPTIONS=1 # runs are of the labels that they were trained with
-SPLIT_SEED=1 LABELS=testaments EVERY=${EVERY:-1}
+LABELS=testaments EVERY=${EVERY:-1}
 require_positive_integer EVERY "$EVERY"
-SPLITS_FROM=("$(files_fingerprint "$CORPUS" "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
+SPLITS_FROM=("$(files_fingerprint "$CORPUS" "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$EVERY")
 
 PREPARE_OPTIONS=', --labels'
 PREPARE_HELP='  --labels WHAT  testaments or books; each needs an --output of its own (default: testaments)
@@ -25,7 +25,7 @@ prepare_option() {
 
 splits() {
     PYTHONPATH=$CORPUS_FOLDER${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/verses.py" "$CORPUS" "$1" \
-        --labels "$LABELS" --seed "$SPLIT_SEED" --every "$EVERY"
+        --labels "$LABELS" --every "$EVERY"
 }
 
 TOKENIZER=moses SPEECH=en LOWER=1
@@ -41,8 +41,5 @@ TRAINING=("${SELECTION[@]}"
 
 MODELS=(softmax sparsemax entmax15 entmax)
 
-PRUNE_LAYERS=2 PRUNE_HEADS=4
-PRUNE_MODELS=(softmax)
-PRUNE_BUDGETS=all=4,all=2
 SEARCH_UPDATES=424 RECOVERY_UPDATES=848 # an epoch, and two
 prune_schedules() { two_phases 0.0005 0.001; }

@@ -48,14 +48,10 @@ train() {
 }
 
 run_training() {
-    local log=$FOLDER/$1/train.log
-    fairseq-train "$2" --user-dir "$user_dir" "${@:3}" \
+    logged "$FOLDER/$1/train.log" fairseq-train "$2" --user-dir "$user_dir" "${@:3}" \
         --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --weight-decay 0.01 --seed "$SEED" --cpu \
         --max-tokens "$BATCH_TOKENS" --required-batch-size-multiple 1 --num-workers 0 --no-epoch-checkpoints \
-        --validate-interval 3 --log-format simple --log-interval 50 --save-dir "$FOLDER/$1" >"$log" 2>&1 || {
-        tail -n 30 "$log" >&2
-        die "fairseq-train failed: its last messages are above, all of them in $log"
-    }
+        --validate-interval 3 --log-format simple --log-interval 50 --save-dir "$FOLDER/$1"
 }
 
 train dense "$pretraining" 0.001 - input0 --arch roberta --max-positions 512 "${MASKED[@]}"

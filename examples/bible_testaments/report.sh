@@ -1,3 +1,2 @@
 #!/usr/bin/env bash
-# Holds trained classifiers of Bible verses side by side.
 source "$(dirname "$0")/../lib/report.sh"

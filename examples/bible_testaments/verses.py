@@ -52,12 +52,12 @@ def label_of(verse: Verse, labels: str) -> str:
     return "new" if book in NEW_TESTAMENT.split() else "old"
 
 
-def split_chapters(verses: Sequence[Verse], seed: int) -> dict[str, str]:
-    """The split of each chapter, by its name; the seed is of the shuffle within each book."""
+def split_chapters(verses: Sequence[Verse]) -> dict[str, str]:
+    """The split of each chapter, by its name, after a shuffle within each book."""
     chapters: dict[str, list[str]] = {}
     for chapter, book in dict.fromkeys((chapter_of(verse), book_of(verse)) for verse in verses):
         chapters.setdefault(book, []).append(chapter)
-    drawing = random.Random(seed)
+    drawing = random.Random(1)
     split_of, place = {}, 0
     for names in chapters.values():
         if len(names) == 1:
@@ -71,9 +71,9 @@ def split_chapters(verses: Sequence[Verse], seed: int) -> dict[str, str]:
     return split_of
 
 
-def split_verses(verses: Sequence[Verse], seed: int) -> dict[str, list[Verse]]:
+def split_verses(verses: Sequence[Verse]) -> dict[str, list[Verse]]:
     """The splits of the corpus in its order, whole chapters each, no text in two of them."""
-    split_of = split_chapters(verses, seed)
+    split_of = split_chapters(verses)
     splits: dict[str, list[Verse]] = {}
     seen: set[str] = set()  # texts of the splits before
     for name in reversed(SPLITS):
@@ -88,12 +88,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path, help="tab-separated verses, .tsv or .tsv.xz")
     parser.add_argument("folder", type=Path, help="folder to write to")
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0])
-    parser.add_argument("--seed", type=int, default=1, help="of the shuffle of chapters")
     parser.add_argument("--every", type=int, default=1, help="take one verse of so many")
     options = parser.parse_args(arguments)
     corpus = read_verses(options.corpus)[:: options.every]
     verses = [verse for verse in corpus if is_translation(verse)]
-    splits = split_verses(verses, options.seed)
+    splits = split_verses(verses)
     columns = {
         "input0": attrgetter("en"),
         "label": partial(label_of, labels=options.labels),

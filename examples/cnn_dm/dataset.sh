@@ -22,6 +22,3 @@ rouge_options() { ROUGE=(--reference "$2/$1.summary" --sentences '</t>'); }
 GENERATION=(--beam 10 --min-len 35 --max-len-a 0 --max-len-b 100
     --length-penalty wu --lenpen 0.9 --coverage-penalty 5
     --no-repeat-ngram-size 3 --no-repeat-ngram-except '. <t> </t>')
-
-PRUNE_MODELS=(baseline sparse-tl)
-PRUNE_BUDGETS=30/-/32,12/-/18,10/-/11

@@ -1,18 +1,13 @@
 # Descriptions of Debian's packages and their titles; see README.md.
+#
+# The package lists are fetched from DEBIAN_MIRROR, or are *Translation-en* and *Packages* in RAW_DIR.
+# VOCABULARY=words:8000 takes words in place of subwords, and numbers for those outside it.
 
 SOURCE=source TARGET=target
 
-LANGUAGES=(en)
+LANGUAGES=(en) PROGRAM=descriptions.py
+VALID_SOURCES=${VALID_SOURCES:-35} TEST_SOURCES=${TEST_SOURCES:-35} # about 2,000 pairs each
 source "$ROOT/examples/lib/debian_lists.sh"
-
-# Of a thousand source packages, those for validation and for the test: about 2,000 pairs each
-VALID_SOURCES=${VALID_SOURCES:-35} TEST_SOURCES=${TEST_SOURCES:-35}
-SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE/descriptions.py" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
-
-splits() {
-    have_lists
-    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES"
-}
 
 SUBWORDS=${VOCABULARY:-sentencepiece:8000}
 case $SUBWORDS in

@@ -1,16 +1,12 @@
 # Gigaword, Rush et al. (2015), with DUC 2004 as a second test set.
-#
-# Environment: VALID_PAIRS says how many of the 189,651 validation pairs are used.
 
 source "$ROOT/examples/lib/summaries.sh"
 
-VALID_PAIRS=${VALID_PAIRS:-8000}
-require_positive_integer VALID_PAIRS "$VALID_PAIRS"
 ARCHIVES=(sent-summary.tar.gz)
-SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")" "$VALID_PAIRS")
+SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")")
 splits() {
     have "${ARCHIVES[0]}"
-    python3 "$TOOLS/gigaword.py" "$1" --source "$ARCHIVE_PATH" --valid "$VALID_PAIRS"
+    python3 "$TOOLS/gigaword.py" "$1" "$ARCHIVE_PATH"
 }
 
 TOKENIZER=none # the archive has words with spaces between them
@@ -25,6 +21,3 @@ rouge_options() {
     *) ROUGE=(--reference "$2/$1.reference0") ;;
     esac
 }
-
-PRUNE_MODELS=(baseline sparse-tl)
-PRUNE_BUDGETS=30/-/32,12/-/18,10/-/11

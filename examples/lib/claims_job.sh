@@ -34,7 +34,7 @@ if [[ -n ${CLAIMS_QUICK-} ]]; then
     pruned=(softmax) ablated=(softmax) budgets=(all=24)
     analysis=(--relevance-sentences 4 --gradient-sentences 4)
     ablation+=(--heads 'encoder-self:0.0;cross:1.2')
-    speed=(--sentences 2 --longest 20 --updates 2 --rounds 1)
+    speed=(--sentences 2 --updates 2 --rounds 1)
 fi
 case $model in
 cross-*) mapping=softmax options=(--cross-attn-mapping "${model#cross-}") ;;
@@ -115,7 +115,8 @@ parse() {
 }
 
 measure_speed() {
-    [[ -f $record/speed.json ]] || python3 "$TOOLS/claims_speed.py" "$record/speed.json" \
+    [[ -f $record/speed.json ]] || PYTHONPATH=$ROOT/scripts/benchmarks${PYTHONPATH:+:$PYTHONPATH} \
+        python3 "$TOOLS/claims_speed.py" "$record/speed.json" \
         --output "$output" --device "$device" --seed "$SEED" ${speed[@]+"${speed[@]}"}
 }
 

@@ -32,7 +32,10 @@ accuracy_of() {
 SELECTION=(--criterion sentence_prediction
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 
+PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_ATTENTIONS=(encoder-self)
+PRUNE_MODELS=(softmax)
+PRUNE_BUDGETS=all=4,all=2
 PRUNE_COMPARE=no
 PRUNE_SCORES=accuracy
 prune_criterion() { echo sentence_prediction_with_head_l0; }

@@ -20,14 +20,24 @@ die() {
     exit 1
 }
 
+# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
+logged() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 30 "$log" >&2
+        die "$1 failed: its last messages are above, all of them in $log"
+    }
+}
+
 # A wrong option or value: the exit status that parsers of options use.
 usage_error() {
     printf '%s: error: %s (see --help)\n' "$(basename "$0")" "$*" >&2
     exit 2
 }
 
-# Prints the comment at the head of a script: its --help.
-print_head_comment() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$1"; }
+# Prints the comment at the head of a script, for --help.
+print_head_comment() { awk '/^#!/ { next } !/^#/ { exit } { sub(/^# ?/, ""); print }' "$1"; }
 
 # --- values of options -------------------------------------------------------
 

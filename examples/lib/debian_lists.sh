@@ -1,5 +1,6 @@
-# Where Debian's package lists come from, for the recipes that make their data of them: sets LISTS,
-# the folder that has them. A dataset.sh sets LANGUAGES, those of the descriptions, and sources this.
+# The recipes that make their data of Debian's package lists. A dataset.sh sets LANGUAGES, those of the
+# descriptions, PROGRAM, which makes the splits, VALID_SOURCES and TEST_SOURCES, of a thousand source
+# packages those for validation and test, and perhaps SPLIT_SEED; and sources this.
 
 DEBIAN_MIRROR=${DEBIAN_MIRROR:-https://deb.debian.org/debian}
 
@@ -12,7 +13,16 @@ lists_fingerprint() {
     done
 }
 
-# have_lists: those of RAW_DIR; else those that were fetched before, which stay the same when Debian's
+SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" ${SPLIT_SEED:+"$SPLIT_SEED"}
+    "$(files_fingerprint "$RECIPE/$PROGRAM" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
+
+splits() {
+    have_lists
+    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/$PROGRAM" "$LISTS" "$1" \
+        --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ${SPLIT_SEED:+--seed "$SPLIT_SEED"}
+}
+
+# have_lists: sets LISTS, the folder of the lists: those of RAW_DIR; else those that were fetched before, which stay the same when Debian's
 # change, so that a training goes on with the data it began with; else fetches them.
 have_lists() {
     local list language place=$DEBIAN_MIRROR/dists/stable/main

@@ -9,15 +9,11 @@ begin_evaluation fairseq-generate sacrebleu
 # --- test.hyp, test.ref ------------------------------------------------------
 
 translate() {
+    local words=test.hyp
+    if [[ $WORDS == tok ]]; then words=test.hyp.tok; fi
     generate test translation 4000
-    python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET" >"$RUN/test.words.tmp"
-    if [[ $WORDS == tok ]]; then
-        python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/test.words.tmp" >"$RUN/test.hyp.tmp"
-        mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tok"
-    else
-        mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tmp"
-    fi
-    mv -f "$RUN/test.hyp.tmp" "$RUN/test.hyp"
+    write_whole "$RUN/$words" python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET"
+    if [[ $WORDS == tok ]]; then write_whole "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
     write_whole "$RUN/test.ref" cat "$OUTPUT/text/test.$TARGET"
     rm -rf "$RUN/generate.tmp"
 }

@@ -10,8 +10,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 EXTRA_OPTIONS=''
 
 run_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
+
+Uses a trained model on the test set, and scores it.
 
   evaluate.sh [options] MAPPING
 
@@ -39,16 +41,6 @@ begin_evaluation() {
     if [[ $device == cpu ]]; then on_device+=(--cpu); fi
     user_dir=$(fairseq-entmax user-dir)
     run=$(basename "$RUN")
-}
-
-# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
-logged() {
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || {
-        tail -n 30 "$log" >&2
-        die "$1 failed: its last messages are above, all of them in $log"
-    }
 }
 
 # generate SUBSET TASK TOKENS: $RUN/generate.tmp/generate-SUBSET.txt, of batches of so many tokens

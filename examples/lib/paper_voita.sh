@@ -23,7 +23,4 @@ TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
 
 PRUNE_LAYERS=6 PRUNE_HEADS=8
 SEARCH_UPDATES=30000 RECOVERY_UPDATES=60000
-prune_schedules() {
-    from_scratch=()
-    two_phases 0.0003 0.0006
-}
+prune_schedules() { two_phases 0.0003 0.0006; }

@@ -2,8 +2,10 @@
 # steps to words. Sets output and workers.
 
 prepare_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
+
+Makes the data that train.sh reads.
 
   prepare.sh [options]
 
@@ -49,6 +51,19 @@ is_up_to_date() {
     die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
 }
 
+# build STEP WHAT HOW COMMAND...: a folder of the output, by a command that writes to STEP.tmp, unless it
+# is there and has the fingerprint step
+build() {
+    if is_up_to_date "$1" "$step"; then
+        say "$2: done before"
+        return
+    fi
+    say "$2: $3"
+    begin_dir "$output/$1"
+    "${@:4}"
+    finish_dir "$output/$1" "$step"
+}
+
 # --- archives ----------------------------------------------------------------
 
 corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
@@ -80,7 +95,7 @@ add() {
 
 # make_text UNITS SIDE...: text/, the splits as they are in the corpora, with a file for each side
 make_text() {
-    local units=$1 rows trial=() archive split side
+    local units=$1 rows trial=() split
     shift
     if [[ -n ${TRIAL_PAIRS-} ]]; then
         [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
@@ -90,26 +105,25 @@ make_text() {
     rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
     step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
         ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
-    if is_up_to_date text "$step"; then
-        say "text: done before"
-    else
-        for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
-            say "archive: $archive"
-            have "$archive"
-        done
-        say "text: training, validation and test $units"
-        begin_dir "$output/text"
-        splits "$output/text.tmp"
-        if ((${#trial[@]} > 0)); then shorten_splits "$output/text.tmp" "$@"; fi
-        for split in train valid "${TEST_SETS[@]}"; do
-            for side in "$@"; do
-                [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no $units"
-            done
-        done
-        finish_dir "$output/text" "$step"
-    fi
+    build text text "training, validation and test $units" split_text "$@"
     for split in train valid "${TEST_SETS[@]}"; do
         say "$split: $(wc -l <"$output/text/$split.$1") $units"
+    done
+}
+
+# split_text SIDE...: text.tmp/, each split in a file for each side
+split_text() {
+    local archive split side
+    for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
+        say "archive: $archive"
+        have "$archive"
+    done
+    splits "$output/text.tmp"
+    if [[ -n ${TRIAL_PAIRS-} ]]; then shorten_splits "$output/text.tmp" "$@"; fi
+    for split in train valid "${TEST_SETS[@]}"; do
+        for side in "$@"; do
+            [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no $units"
+        done
     done
 }
 
@@ -128,16 +142,15 @@ shorten_splits() {
 # cut_words SIDE...: tok/, words with spaces between them; of training pairs, those that are not longer
 # than MAX_WORDS, where it is set
 cut_words() {
-    local split limit how=(${SPEECH:+--speech "$SPEECH"})
+    local how=(${SPEECH:+--speech "$SPEECH"})
     if [[ $LOWER == 1 ]]; then how+=(--lower); fi
     how+=(${KEEP[@]+--keep "${KEEP[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
     step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" ${how[@]+"${how[@]}"})
-    if is_up_to_date tok "$step"; then
-        say "words: done before"
-        return
-    fi
-    say "words: cut by the tokeniser"
-    begin_dir "$output/tok"
+    build tok words "cut by the tokeniser" cut_splits "$@"
+}
+
+cut_splits() {
+    local split limit
     for split in train valid "${TEST_SETS[@]}"; do
         # Nothing is left out of validation and test
         limit=()
@@ -146,7 +159,6 @@ cut_words() {
             --workers "$workers" ${limit[@]+"${limit[@]}"} ${how[@]+"${how[@]}"}
         if ((${#limit[@]} == 0)); then require_as_many "$output/text/$split.$1" "$output/tok.tmp/$split.$1"; fi
     done
-    finish_dir "$output/tok" "$step"
 }
 
 # require_as_many FILE CUT: a tool that could not write all of it may not have said so
@@ -155,13 +167,9 @@ require_as_many() {
         die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
 }
 
-# preprocess OPTION...: fairseq-preprocess. Its long listing of settings is in preprocess.log for who
-# wants it
+# preprocess OPTION...: fairseq-preprocess, whose long listing of settings is kept where it fails
 preprocess() {
-    local log=$output/data-bin.tmp/console.log
-    fairseq-preprocess "$@" --workers "$workers" >"$log" 2>&1 || {
-        cat "$log" >&2
-        die "fairseq-preprocess failed: its messages are above"
-    }
+    local log=$output/preprocess.log
+    logged "$log" fairseq-preprocess "$@" --workers "$workers"
     rm -f "$log"
 }

@@ -19,7 +19,6 @@ if ((${#SIDES[@]} == 1)); then units=lines; fi
 step=''
 make_text "$units" "${SIDES[@]}"
 if [[ $WORDS == tok ]]; then cut_words "${SIDES[@]}"; fi
-keep=(${KEEP[@]+--keep "${KEEP[@]}"})
 
 # --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
@@ -53,8 +52,8 @@ learn_merges() {
 cut_by_merges() {
     local codes=$output/bpe.tmp/codes
     if [[ $SUBWORDS != joint:* ]]; then codes+=.${1##*.}; fi
-    python3 "$TOOLS/bpe.py" apply --codes "$codes" --workers "$workers" ${keep[@]+"${keep[@]}"} \
-        <"$output/$WORDS/$1" >"$output/bpe.tmp/$1"
+    subword-nmt apply-bpe --codes "$codes" --input "$output/$WORDS/$1" --num-workers "$workers" \
+        ${KEEP[@]+--glossaries "${KEEP[@]}"} >"$output/bpe.tmp/$1"
 }
 
 # No subwords: a word that is none of the vocabulary becomes a number, in a source and its target
@@ -72,18 +71,13 @@ learn_words() {
 
 case $PIECES in
 spm) learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
-bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
+bpe) learn=learn_merges cut=cut_by_merges step_tool='' ;;
 words) learn=learn_words cut=true step_tool=$MARKERS ;;
 *) step_tool='' ;;
 esac
-step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${keep[@]+"${keep[@]}"})
-if [[ $PIECES == "$WORDS" ]]; then
-    say "subwords: none, every word of the training text is in the dictionary"
-elif is_up_to_date "$PIECES" "$step"; then
-    say "subwords: done before"
-else
-    say "subwords: $SUBWORDS, learned on the training text"
-    begin_dir "$output/$PIECES"
+step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${KEEP[@]+"${KEEP[@]}"})
+cut_pieces() {
+    local split language
     "$learn" || die "the subword model could not be learned: the message is above"
     for split in train valid "${TEST_SETS[@]}"; do
         for language in "${SIDES[@]}"; do
@@ -91,7 +85,12 @@ else
             require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
         done
     done
-    finish_dir "$output/$PIECES" "$step"
+}
+
+if [[ $PIECES == "$WORDS" ]]; then
+    say "subwords: none, every word of the training text is in the dictionary"
+else
+    build "$PIECES" subwords "$SUBWORDS, learned on the training text" cut_pieces
 fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------
@@ -107,15 +106,11 @@ languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
 if ((${#SIDES[@]} == 1)); then end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
-if is_up_to_date data-bin "$step"; then
-    say "binarise: done before"
-else
-    say "binarise: fairseq-preprocess"
-    begin_dir "$output/data-bin"
+binarise() {
     preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
         --trainpref "$output/$PIECES/train$end" --validpref "$output/$PIECES/valid$end" --testpref "${tests#,}" \
         --destdir "$output/data-bin.tmp"
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
-    finish_dir "$output/data-bin" "$step"
-fi
+}
+build data-bin binarise fairseq-preprocess binarise
 say "data ready: $output/data-bin"

@@ -20,26 +20,17 @@ if [[ $WORDS == tok ]]; then cut_words "${INPUTS[@]}"; fi
 # The labels of the training examples, in the order of their names, as a dictionary of fairseq's
 label_dictionary() { LC_ALL=C sort "$output/text/train.label" | uniq -c | awk '{ print $2, $1 }'; }
 
-# binarise NAME FOLDER DICTIONARY: NAME is input0, input1 or label
-binarise() {
+# binarise_one NAME FOLDER DICTIONARY: NAME is input0, input1 or label
+binarise_one() {
     preprocess --only-source --srcdict "$output/data-bin.tmp/$3" --destdir "$output/data-bin.tmp/$1" \
         --trainpref "$2/train.$1" --validpref "$2/valid.$1" --testpref "$2/test.$1"
 }
 
-unknown_labels() {
-    LC_ALL=C sort -u "$output"/text/{valid,test}.label | LC_ALL=C comm -23 - <(LC_ALL=C sort -u "$output/text/train.label")
-}
-
-number=${SUBWORDS#words:}
-given=$([[ -z ${DICTIONARY-} ]] || sha256_of "$DICTIONARY")
-step=$(fingerprint data-bin "$step" "$number" ${given:+"$given"} "${INPUTS[@]}")
-if is_up_to_date data-bin "$step"; then
-    say "binarise: done before"
-else
-    say "binarise: the $number most frequent words; fairseq-preprocess"
-    unknown=$(unknown_labels)
+binarise() {
+    local unknown name
+    unknown=$(LC_ALL=C sort -u "$output"/text/{valid,test}.label |
+        LC_ALL=C comm -23 - <(LC_ALL=C sort -u "$output/text/train.label"))
     [[ -z $unknown ]] || die "the training set has no example with the label ${unknown//$'\n'/, }"
-    begin_dir "$output/data-bin"
     # One dictionary: the task joins the texts of a pair
     if [[ -n $given ]]; then
         cp "$DICTIONARY" "$output/data-bin.tmp/input.txt"
@@ -48,9 +39,13 @@ else
             --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made: the message is above"
     fi
     write_whole "$output/data-bin.tmp/label.txt" label_dictionary
-    for name in "${INPUTS[@]}"; do binarise "$name" "$output/$WORDS" input.txt; done
-    binarise label "$output/text" label.txt
+    for name in "${INPUTS[@]}"; do binarise_one "$name" "$output/$WORDS" input.txt; done
+    binarise_one label "$output/text" label.txt
     rm -f "$output"/data-bin.tmp/{input,label}.txt
-    finish_dir "$output/data-bin" "$step"
-fi
+}
+
+number=${SUBWORDS#words:}
+given=$([[ -z ${DICTIONARY-} ]] || sha256_of "$DICTIONARY")
+step=$(fingerprint data-bin "$step" "$number" ${given:+"$given"} "${INPUTS[@]}")
+build data-bin binarise "the $number most frequent words; fairseq-preprocess" binarise
 say "data ready: $output/data-bin"

@@ -27,7 +27,7 @@ PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
 PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 prune_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
 Prunes heads of trained models to several budgets, and prints one table of heads and scores; most
@@ -61,10 +61,6 @@ folders of their own; one call with both then prints their table, once the runs 
 TEXT
 }
 
-require_protocol() {
-    [[ $1 =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$1': use gates, subset or loss"
-}
-
 output=$DEFAULT_OUTPUT
 mappings=("${PRUNE_MODELS[@]}")
 budgets=$PRUNE_BUDGETS
@@ -74,7 +70,7 @@ while (($# > 0)); do
     --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mappings=("$2") && shift ;;
     --budgets) require_value "$1" $# && budgets=$2 && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
-    --protocol) require_value "$1" $# && require_protocol "$2" && PROTOCOL=$2 && shift ;;
+    --protocol) require_value "$1" $# && PROTOCOL=$2 && shift ;;
     --teacher) taught=-teacher ;;
     --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
@@ -88,6 +84,7 @@ while (($# > 0)); do
     esac
     shift
 done
+[[ $PROTOCOL =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset or loss"
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
@@ -117,9 +114,7 @@ from_scratch=() searching=() recovering=()
 prune_schedules
 
 # run_of MAPPING NAME: the folder of a run
-run_of() {
-    printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"
-}
+run_of() { printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"; }
 
 # baseline_of MAPPING: its run; the one of train.sh, where that is the same model
 baseline_of() {
@@ -130,17 +125,12 @@ baseline_of() {
     fi
 }
 
-# train_whole RUN MAPPING OPTION...: a model of the recipe's length
-train_whole() {
-    train_run "$1" "$LENGTH_UNIT" "$LENGTH" "$2" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        ${from_scratch[@]+"${from_scratch[@]}"} "${@:3}"
-}
-
 # prune_and_compare MAPPING: every run of one mapping
 prune_and_compare() {
     local mapping=$1 baseline i found run updates phases teacher=()
     baseline=$(baseline_of "$mapping")
-    train_whole "$baseline" "$mapping" ${further[@]+"${further[@]}"}
+    train_run "$baseline" "$LENGTH_UNIT" "$LENGTH" "$mapping" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
+        ${from_scratch[@]+"${from_scratch[@]}"} ${further[@]+"${further[@]}"}
     evaluate_run "$baseline" "$mapping"
 
     for i in "${!budget_names[@]}"; do
@@ -187,21 +177,10 @@ measure_speed() {
         sums+=("$(sha256_of "$(best_of "$run")")")
     done < <(runs_of "$1")
     step=$(fingerprint speed "$device" "$SPEED_SENTENCES" "${sums[@]}")
-    if is_done "$file.done" "$step" "$file"; then
-        say "speed of $1: done before"
-        return
-    fi
-    say "speed of $1: ${#paths[@]} models in turns"
     if [[ $device == gpu ]]; then on=cuda; fi
-    rm -f "$file.done"
-    python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
-        --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file.tmp" \
-        >"$file.log" 2>&1 || {
-        tail -n 30 "$file.log" >&2
-        die "the measurement of speed failed: its last messages are above, all of them in $file.log"
-    }
-    mv -f "$file.tmp" "$file"
-    mark_done "$file.done" "$step"
+    once "speed of $1: ${#paths[@]} models in turns" "$file.done" "$step" "$file" -- \
+        logged "$file.log" python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" \
+        --path "${paths[@]}" --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file"
 }
 
 all_tables() {

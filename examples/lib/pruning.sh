@@ -93,15 +93,9 @@ take_out() {
     local folder=$output/runs/$1 gated=${2:-$(last_of "$1")} pruned step
     pruned=$(pruned_of "$1")
     step=$(fingerprint prune "$(sha256_of "$gated")" "${@:3}")
-    if is_done "$folder/.prune.done" "$step" "$pruned"; then
-        say "prune $1: done before"
-        return
-    fi
-    say "prune $1: take heads out"
-    rm -f "$folder/.prune.done"
-    write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
+    once "prune $1: take heads out" "$folder/.prune.done" "$step" "$pruned" -- \
+        write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
     cat "$folder/pruning.txt"
-    mark_done "$folder/.prune.done" "$step"
 }
 
 # heads_of CHECKPOINT: sets HEADS, options of fairseq-train for a model with its heads

@@ -22,7 +22,7 @@ declare -F write_table >/dev/null ||
 declare -F analysis_options >/dev/null || analysis_options() { ANALYSIS=("${TASK[@]}"); }
 
 report_help() {
-    print_head_comment "$0"
+    print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
 A table, and a report of what the heads do on the test set. The table has

@@ -2,6 +2,11 @@
 # small Transformers that a CPU trains in minutes, a larger one to prune. A dataset.sh sets LENGTH,
 # in epochs, and EPOCH_UPDATES, how many updates of 625 tokens one has, and sources this.
 
+TOKENIZER=none
+# Pieces of the subword model of both languages, which prepare.sh learns
+BPE_SIZE=${BPE_SIZE:-4000}
+require_positive_integer BPE_SIZE "$BPE_SIZE"
+SUBWORDS=sentencepiece:$BPE_SIZE
 BATCH_TOKENS=${BATCH_TOKENS:-625}
 require_positive_integer BATCH_TOKENS "$BATCH_TOKENS"
 MOST_TOKENS=$BATCH_TOKENS

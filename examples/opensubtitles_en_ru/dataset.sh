@@ -10,8 +10,7 @@ splits() {
     have OpenSubtitles.en-ru.txt.zip && sentences=$ARCHIVE_PATH
     have OpenSubtitles.en-ru.xml.gz
     python3 "$TOOLS/corpora.py" subtitles "$sentences" "$ARCHIVE_PATH" "$SOURCE" "$TARGET" \
-        "$1" --overlap 0.9 \
-        --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
+        "$1" --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 
 PRUNE_BUDGETS=27/31/46,13/17/31,6/9/13

@@ -23,8 +23,5 @@ TRAINING=("${SELECTION[@]}"
 
 MODELS=(softmax sparsemax fusedmax oscarmax)
 
-PRUNE_LAYERS=2 PRUNE_HEADS=4
-PRUNE_MODELS=(softmax)
-PRUNE_BUDGETS=all=4,all=2
 SEARCH_UPDATES=3000 RECOVERY_UPDATES=6000
 prune_schedules() { two_phases 0.0002 0.0004; }

@@ -1,3 +1,2 @@
 #!/usr/bin/env bash
-# Classifies the test pairs of SNLI, scores them, and shows the words that attention selects.
 source "$(dirname "$0")/../lib/evaluate_classifier.sh"

@@ -1,6 +1,6 @@
 """How fast models of claims.sh translate and train, and how dense their attention is.
 
-claims_speed.py claims/record/bible_es_en/speed.json --output claims/bible_es_en
+PYTHONPATH=scripts/benchmarks claims_speed.py claims/record/bible_es_en/speed.json --output claims/bible_es_en
 
 The models take turns in every round, so that what else the machine does meets all alike. They
 translate the same sentences of the test set, and make updates on the same batches of the training set,
@@ -10,20 +10,16 @@ each of its own trained weights, which stay as they are on disk.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from messages import one_sentence, write_whole
 
-BATCH, BEAM = 32, 5  # sentences that are translated at a time
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
-UNITS = ("sentences", "updates")
 BEST = "checkpoints/checkpoint_best.pt"
 
 
@@ -35,97 +31,71 @@ def density_of(analysis: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: statistics.fmean(one) if one else None for name, one in found.items()}
 
 
-def translation(model: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
+def training(path: str, options: argparse.Namespace) -> Callable[[], float]:
+    """A function: how many updates a second a model makes."""
     import torch
-    from fairseq import utils
+    from fairseq import checkpoint_utils, utils
 
-    task.load_dataset("test")
-    dataset = task.dataset("test")
-    chosen = range(min(options.sentences, len(dataset)))
-    groups = [chosen[start : start + BATCH] for start in chosen[::BATCH]]
-    batches = [dataset.collater([dataset[index] for index in group]) for group in groups]
-    if options.device != "cpu":
-        batches = [utils.move_to_cuda(batch) for batch in batches]
-    model.eval()
-    model.prepare_for_inference_(Namespace(generation=Namespace(print_alignment=None)))
-    decoding = Namespace(beam=BEAM, max_len_a=0, max_len_b=options.longest, min_len=1)
-    search = task.build_generator([model], decoding)
-
-    def translate() -> int:
-        with torch.no_grad():
-            for batch in batches:
-                search.generate([model], batch)
-        return len(chosen)
-
-    return translate
-
-
-def training(model: Any, config: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
-    import torch
-    from fairseq import utils
-
+    [model], config, task = checkpoint_utils.load_model_ensemble_and_task(
+        [path], arg_overrides={"data": options.data}
+    )
     task.load_dataset("train")
     iterator = task.get_batch_iterator(
         task.dataset("train"), max_tokens=config.dataset.max_tokens, seed=1
     ).next_epoch_itr(shuffle=True)
     batches = [batch for batch, _ in zip(iterator, range(options.updates), strict=False)]
-    device = "cpu"
-    if options.device != "cpu":
-        batches, device = [utils.move_to_cuda(batch) for batch in batches], "cuda"
-    criterion = task.build_criterion(config.criterion).to(device)
+    if options.device == "cuda":
+        batches = utils.move_to_cuda(batches)
+    criterion = task.build_criterion(config.criterion).to(options.device)
+    model.train().to(options.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
-    model.train()
 
-    def train() -> int:
+    def train() -> float:
+        begin = time.perf_counter()
         for batch in batches:
             loss, size, _ = criterion(model, batch)
             (loss / size).backward()
             optimizer.step()
             optimizer.zero_grad()
-        return len(batches)
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        return len(batches) / (time.perf_counter() - begin)
 
     return train
 
 
-def loaded(checkpoint: Path, options: argparse.Namespace) -> tuple[Any, Any, Any]:
-    from fairseq import checkpoint_utils
-
-    [model], config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [f"{checkpoint}"], arg_overrides={"data": f"{options.output}/data-bin"}
-    )
-    return model.to("cpu" if options.device == "cpu" else "cuda"), config, task
-
-
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Speed and density of trained and pruned models of a seed, in turns; a first round warms up."""
-    import torch
+    """Speed and density of trained and pruned models of a seed."""
+    from common import in_turns
+    from pruned_generation import loaded_models
 
     import fairseq_entmax.models  # noqa: F401
 
-    rows, works = [], []
-    for path in sorted(options.json.parent.glob(f"*-seed{options.seed}*.json.xz")):
-        run = path.name.removesuffix(".json.xz")
-        folder = options.output / "runs" / run
-        is_left_out = run.endswith(("-continued", "-scratch"))
-        if is_left_out or not (folder / BEST).exists():
-            continue
-        analysis = json.loads((folder / "analysis" / "analysis.json").read_text(encoding="utf-8"))
-        model, config, task = loaded(folder / BEST, options)
-        # One of its own to translate, as it is changed for that
-        translate = translation(copy.deepcopy(model), task, options)
-        works.append((translate, training(model, config, task, options)))
-        rounds: dict[str, Any] = {f"{unit}_per_second_rounds": [] for unit in UNITS}
-        rows.append({"run": run, "density": density_of(analysis), **rounds})
-    for number in range(options.rounds + 1):
-        for row, of_model in zip(rows, works, strict=True):
-            for unit, work in zip(UNITS, of_model, strict=True):
-                begin = time.perf_counter()
-                done = work()
-                if options.device != "cpu":
-                    torch.cuda.synchronize()
-                if number:
-                    taken = time.perf_counter() - begin
-                    row[f"{unit}_per_second_rounds"].append(done / taken)
+    names = (path.name.partition(".")[0] for path in sorted(options.json.parent.glob("*.json.xz")))
+    own = [name for name in names if f"-seed{options.seed}" in name]
+    folders = {name: options.output / "runs" / name for name in own}
+    runs = [
+        name
+        for name, folder in folders.items()
+        if not name.endswith(("-continued", "-scratch")) and (folder / BEST).exists()
+    ]
+    options.path = [f"{folders[name] / BEST}" for name in runs]
+    translators = dict(zip(runs, loaded_models(options).values(), strict=True))
+    trainings = {
+        name: training(path, options) for name, path in zip(runs, options.path, strict=True)
+    }
+
+    def rates(name: str, turn: int) -> tuple[float, float]:
+        batches = translators[name].batches
+        sentences = sum(len(batch["net_input"]["src_tokens"]) for batch in batches)
+        return sentences / translators[name].seconds(turn), trainings[name]()
+
+    rows = []
+    for name, rounds in in_turns(runs, options.rounds, rates).items() if runs else ():
+        analysis = json.loads((folders[name] / "analysis" / "analysis.json").read_text("utf-8"))
+        translated, trained = map(list, zip(*rounds, strict=True))
+        speed = {"sentences_per_second_rounds": translated, "updates_per_second_rounds": trained}
+        rows.append({"run": name, "density": density_of(analysis), **speed})
     return rows
 
 
@@ -136,14 +106,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--sentences", type=int, default=100, help="to translate in a round")
-    parser.add_argument("--longest", type=int, default=200, help="words of a translation")
     parser.add_argument("--updates", type=int, default=20, help="to make in a round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
+    device, data = options.device, f"{options.output}/data-bin"
+    how = {"data": data, "device": "cuda" if device == "gpu" else device, "batch": 32, "beam": 5}
     with one_sentence():
-        models = measure(options)
+        models = measure(argparse.Namespace(**{**vars(options), **how}))
         if models:
-            text = json.dumps({"device": options.device, "models": models}, indent=1)
+            text = json.dumps({"device": device, "models": models}, indent=1)
             write_whole(options.json, f"{text}\n".encode())
 
 

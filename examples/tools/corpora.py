@@ -39,10 +39,8 @@ def parser() -> argparse.ArgumentParser:
     subtitles.add_argument("alignment", type=Path, help="the .xml.gz with each link's overlap")
     subtitles.add_argument("languages", nargs=2, metavar="LANGUAGE", help="source and target")
     subtitles.add_argument("folder", type=Path)
-    subtitles.add_argument("--overlap", type=float, default=0.9, help="0 to 1 (default: 0.9)")
     for split in SPLITS:
         subtitles.add_argument(f"--{split}", type=int, required=True, help="pairs")
-    subtitles.add_argument("--seed", type=int, default=1)
     return parser
 
 
@@ -59,8 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(write_pairs(*files, languages, separator, keep_empty=given.keep_empty))
         else:
             sizes = {split: getattr(given, split) for split in SPLITS}
-            archives, how = (given.moses, given.alignment), (sizes, given.overlap, given.seed)
-            print(*write_subtitles(archives, given.languages, given.folder, *how), sep="\n")
+            archives = given.moses, given.alignment
+            print(*write_subtitles(archives, given.languages, given.folder, sizes), sep="\n")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,8 @@ import argparse
 import gzip
 import hashlib
 import tarfile
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from archives import DAMAGED
 from messages import one_sentence, text_files, write_line
@@ -61,25 +59,7 @@ def names_of(urls: Path) -> list[str]:
     return [hashlib.sha1(line, usedforsecurity=False).hexdigest() for line in addresses if line]
 
 
-class Spool:
-    """The wanted stories of archives, which have them in any order, in a file."""
-
-    def __init__(self, archives: Sequence[Path], wanted: set[str], file: IO[bytes]) -> None:
-        self.file = file
-        self.places: dict[str, tuple[int, int]] = {}  # where each begins, and its length
-        for archive in archives:
-            for name, content in stories_of(archive):
-                if name in wanted and name not in self.places:
-                    self.places[name] = (file.tell(), len(content))
-                    file.write(content)
-
-    def read(self, name: str) -> str:
-        start, length = self.places[name]
-        self.file.seek(start)
-        return self.file.read(length).decode("utf-8", "replace")
-
-
-def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
+def write_split(stories: Mapping[str, str], names: Sequence[str], prefix: Path) -> int:
     """Write PREFIX.article, PREFIX.summary and PREFIX.story, the names; how many were written.
 
     Stories without an article or without highlights are left out, as See et al. leave them out
@@ -88,7 +68,7 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
     written = 0
     with text_files(prefix, SUFFIXES) as outs:
         for name in names:
-            article, summary = parse_story(stories.read(name))
+            article, summary = parse_story(stories[name])
             if article and summary:
                 written += 1
                 write_line(outs, (article, summary, name))
@@ -98,20 +78,24 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
 def write_splits(folder: Path, archives: Sequence[Path], lists: dict[str, Path]) -> Iterator[str]:
     """Write every split, of a list of addresses each; yield a line on each."""
     names = {split: names_of(urls) for split, urls in lists.items()}
-    with tempfile.TemporaryFile(dir=folder) as file:
-        stories = Spool(archives, {name for some in names.values() for name in some}, file)
-        for split, some in names.items():
-            missing = [name for name in some if name not in stories.places]
-            if missing:
-                raise ValueError(
-                    f"{len(missing)} of the {len(some)} stories of {lists[split].name}, such as "
-                    f"{missing[0]}.story, are in none of "
-                    f"{', '.join(archive.name for archive in archives)}: these are other archives"
-                )
-            written = write_split(stories, some, folder / split)
-            left_out = len(some) - written
-            rest = f"; left out {left_out} without an article or a summary" if left_out else ""
-            yield f"{split}: {written} pairs{rest}"
+    wanted = {name for some in names.values() for name in some}
+    stories: dict[str, str] = {}
+    for archive in archives:
+        for name, content in stories_of(archive):
+            if name in wanted:
+                stories.setdefault(name, content.decode("utf-8", "replace"))
+    for split, some in names.items():
+        missing = [name for name in some if name not in stories]
+        if missing:
+            raise ValueError(
+                f"{len(missing)} of the {len(some)} stories of {lists[split].name}, such as "
+                f"{missing[0]}.story, are in none of "
+                f"{', '.join(archive.name for archive in archives)}: these are other archives"
+            )
+        written = write_split(stories, some, folder / split)
+        left_out = len(some) - written
+        rest = f"; left out {left_out} without an article or a summary" if left_out else ""
+        yield f"{split}: {written} pairs{rest}"
 
 
 def main(arguments: list[str] | None = None) -> None:

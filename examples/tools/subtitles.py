@@ -19,6 +19,7 @@ from sentences import clean
 GROUP = re.compile(rb"<linkGrp\b.*")
 LINK = re.compile(rb"<link\b.*")
 ATTRIBUTE = re.compile(rb'(\w+)\s*=\s*"([^"]*)"')
+OVERLAP, SEED = 0.9, 1
 Links = dict[bytes, float]
 
 
@@ -44,7 +45,7 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
         yield documents, links
 
 
-def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[int, int]]:
+def aligned_in_time(ids: Path, alignment: Path) -> Iterator[tuple[int, int]]:
     """Yield (line, number of its film) of pairs that overlap enough, by OPUS's file of ids."""
     groups = overlaps(alignment)
     documents: tuple[bytes, bytes] | None = None
@@ -60,15 +61,14 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
                         f"the alignment {alignment.name} does not have the documents "
                         f"{source.decode()} and {target.decode()}, or not in this order"
                     )
-            if links.get(left + b";" + right, 0.0) >= least:
+            if links.get(left + b";" + right, 0.0) >= OVERLAP:
                 film = source.rpartition(b"/")[0]
                 yield number, films.setdefault(film, len(films))
 
 
 def write_subtitles(
-    archives: Sequence[Path], languages: Sequence[str], folder: Path, sizes: dict[str, int],
-    least: float, seed: int,
-) -> list[str]:  # fmt: skip
+    archives: Sequence[Path], languages: Sequence[str], folder: Path, sizes: dict[str, int]
+) -> list[str]:
     """Write splits of so many pairs that overlap in time; returns what was done, in lines."""
     moses, alignment = archives
     stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
@@ -77,24 +77,22 @@ def write_subtitles(
         *texts, ids = unpack(moses, members, Path(name))
         lines, films = array("q"), array("q")
         try:
-            for line, film in aligned_in_time(ids, alignment, least):
+            for line, film in aligned_in_time(ids, alignment):
                 lines.append(line)
                 films.append(film)
         except DAMAGED as error:
             raise ValueError(f"{alignment} is cut short or damaged: {error}") from error
-        chosen = assign(lines, films, sizes, seed)
+        chosen = assign(lines, films, sizes)
         for language, text in zip(languages, texts, strict=True):
             distribute(text, chosen, folder, language)
     drawn = Counter(chosen.values())
-    overlapping = f"{len(lines)} pairs overlap in time by {least} or more"
+    overlapping = f"{len(lines)} pairs overlap in time by {OVERLAP} or more"
     return [overlapping, *(f"{split}: {drawn[split]} pairs" for split in sizes)]
 
 
-def assign(
-    lines: Sequence[int], films: Sequence[int], sizes: dict[str, int], seed: int
-) -> dict[int, str]:
+def assign(lines: Sequence[int], films: Sequence[int], sizes: dict[str, int]) -> dict[int, str]:
     """Say which line goes to which split; films of validation and test lend no pair to another."""
-    source = random.Random(seed)
+    source = random.Random(SEED)
     pairs_of = Counter(films)
     order = list(pairs_of)
     source.shuffle(order)

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing import Pool
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from messages import one_sentence, text_files, write_line
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
 CHUNK = 2000  # sentences that a worker takes at a time
 SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
@@ -70,11 +68,11 @@ class Cut(NamedTuple):
         return texts
 
 
-def pooled(work: Callable[[Given], Made], items: Iterator[Given], workers: int) -> Iterator[Made]:
-    """Yield what is made of each item; some at a time, so a large corpus is never in memory."""
+def pooled(cut: Cut, pairs: Iterator[tuple[str, ...]], workers: int) -> Iterator[list[str]]:
+    """Yield the words of each pair; some at a time, so a large corpus is never in memory."""
     with Pool(workers) as pool:
-        while some := list(islice(items, 4 * workers * CHUNK)):
-            yield from pool.map(work, some, CHUNK)
+        while some := list(islice(pairs, 4 * workers * CHUNK)):
+            yield from pool.map(cut.words, some, CHUNK)
 
 
 def cut_files(
@@ -84,7 +82,7 @@ def cut_files(
     written = left_out = 0
     with text_files(source, sides, "r") as files, text_files(target, sides) as outs:
         lines = (tuple(line.rstrip("\n") for line in pair) for pair in zip(*files, strict=True))
-        for pair in pooled(cut.words, lines, workers):
+        for pair in pooled(cut, lines, workers):
             lengths = [len(side.split()) for side in pair]
             if most is not None and not all(0 < length <= most for length in lengths):
                 left_out += 1

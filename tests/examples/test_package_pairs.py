@@ -180,16 +180,3 @@ def test_apt_unpacks_what_python_cannot(text: Path, lists: Path, tmp_path: Path)
         subprocess.run(["lz4", "-q", "--rm", path, f"{path}.lz4"], check=True)
     run(tmp_path / "lists", tmp_path / "text")
     assert lines(tmp_path / "text" / "test.de") == lines(text / "test.de")
-
-
-def test_lists_of_two_releases_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = debian.german(debian.entries(20))
-    debian.write(tmp_path / "lists", made)
-    (path,) = (tmp_path / "lists").glob("*Translation-de*")
-    other = [replace(entry, title=f"{entry.title} of before") for entry in made]
-    path.write_text(debian.lists_of(other)["i18n/Translation-de"], encoding="utf-8")
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    assert "nothing is left for train: the lists have too few" in capsys.readouterr().err

@@ -64,8 +64,3 @@ def test_verses_are_those_of_the_corpus_in_its_order_with_their_labels(text, cor
         assert column(text, split, "label", "books") == books
         expected = ["old" if book in old else "new" for book in books]
         assert column(text, split, "label") == expected
-
-
-def test_another_seed_draws_other_verses(text, tmp_path):
-    verses.main([str(CORPUS), str(tmp_path / "2"), "--seed", "2"])
-    assert column(tmp_path, "test", "verse", "2") != column(text, "test", "verse")

@@ -9,7 +9,6 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.data import TokenBlockDataset
-from fairseq.dataclass.configs import EMAConfig
 from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
@@ -171,15 +170,6 @@ def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_pa
     other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
     (said,) = [line for line in caplog.messages if "lr-factor or" in line]
     assert "--reset-optimizer and another --save-dir" in said
-
-
-def test_the_moving_average_of_a_stock_model_averages_what_it_does_in_stock_fairseq():
-    def skipped(model):
-        model.register_buffer("steps", torch.tensor([3]))
-        return EMA(model, EMAConfig(store_ema=True)).skip_keys
-
-    assert skipped(build_model("transformer")) == set()
-    assert skipped(build_model(head_gates="cross")) >= {"steps", "pruning_state.num_updates"}
 
 
 def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):

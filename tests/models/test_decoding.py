@@ -5,7 +5,6 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_entmax import kernels
 from tests.support import (
     EVERY_MAPPING,
     assert_steps_equal_the_whole_pass,
@@ -66,17 +65,6 @@ def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, 
     plain = translate(model, beam=4)
     model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
     assert translate(model, beam=4) == plain
-
-
-@pytest.mark.parametrize("mapping", ["entmax", "sparsemax"])
-@pytest.mark.parametrize("beam", [1, 4])
-def test_the_kernel_for_steps_finds_the_translations_that_fairseqs_way_finds(
-    mapping, beam, monkeypatch
-):
-    model = spread_scores(build_model(attn_mapping=mapping))
-    found = translate(model, beam, max_len=40)
-    monkeypatch.setattr(kernels, "step_for", lambda query: None)
-    assert found == translate(model, beam, max_len=40)
 
 
 @pytest.mark.parametrize(

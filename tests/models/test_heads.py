@@ -328,14 +328,3 @@ def test_a_checkpoint_of_other_heads_gates_or_mappings_is_refused(theirs, own, m
     state = build_model(**theirs).state_dict()
     with pytest.raises(ValueError, match=message):
         build_model(**own).load_state_dict(state)
-
-
-def test_heads_apart_start_from_what_all_heads_have_learned():
-    start = build_model(attn_mapping="entmax")
-    model = build_model(attn_mapping="entmax:tv=learned|softmax|entmax*2")
-    model.load_state_dict(start.state_dict())
-    (learned, found) = (one.encoder.layers[0].self_attn.mapping for one in (start, model))
-    expected = learned.head_values()["alpha"].clone()
-    expected[1] = 1.0
-    assert torch.equal(found.head_values()["alpha"], expected)
-    assert found.head_values()["tv"][0].item() == pytest.approx(0.1, abs=1e-6)

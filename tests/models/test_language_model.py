@@ -9,12 +9,9 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
-from fairseq_entmax import kernels
-from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
-from tests.kernels.native.support import needs_compiler
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
 from tests.support import EVERY_MAPPING, assert_steps_equal_the_whole_pass, spread_scores
 
@@ -48,15 +45,6 @@ def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
         assert shared.items() <= vars(ours).items()
         assert ours.attn_mapping == "entmax"
         assert ARCH_MODEL_REGISTRY[f"entmax_{name}"] is EntmaxTransformerLanguageModel
-
-
-@pytest.mark.parametrize("options", [{}, ADAPTIVE], ids=["plain", "adaptive"])
-def test_the_same_seed_gives_the_same_weights_with_another_mapping(options):
-    stock = build_text_model("transformer_lm", **options).state_dict()
-    ours = build_text_model(attn_mapping="sparsemax,entmax", **options).state_dict()
-    # But for what fairseq leaves as it is in memory, to know a device by
-    names = [name for name in stock if not name.endswith("_float_tensor")]
-    assert all(torch.equal(ours[name], stock[name]) for name in names)
 
 
 @pytest.mark.parametrize(
@@ -130,27 +118,6 @@ def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
 def test_decoding_step_by_step_equals_the_full_pass(mapping):
     model = spread_scores(build_text_model(attn_mapping=mapping)).double()
     assert_steps_equal_the_whole_pass(model, text_batch())
-
-
-@needs_compiler
-def test_the_fused_kernel_is_used_for_all_the_context_and_gives_the_same(monkeypatch):
-    calls = []
-    fused = native_attention.attention
-
-    def counted(*args, **options):
-        calls.append((options["causal"], options["attn_mask"]))
-        return fused(*args, **options)
-
-    monkeypatch.setattr(native_attention, "attention", counted)
-    sample, results = text_batch((40, 23)), []
-    for backend in (kernels.NATIVE, kernels.TORCH):
-        monkeypatch.setenv(kernels.VARIABLE, backend)
-        model = spread_scores(build_text_model(attn_mapping="entmax,sparsemax")).train()
-        loss = loss_of(model, sample)
-        loss.backward()
-        results.append((loss.detach(), *(value.grad for value in model.parameters())))
-    assert calls == [(True, None)] * 2  # once for each layer, and never with torch
-    torch.testing.assert_close(*results, atol=2e-5, rtol=2e-5)
 
 
 # -- checkpoints -------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.dataclass.configs import EMAConfig
-from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.analysis.models.loaded import load_model
@@ -86,14 +84,6 @@ def test_heads_apart_take_the_values_of_a_model_whose_heads_were_not():
     model = build_model(attn_mapping="entmax|entmax:lr_factor=3|entmax*2", alpha_lr_factor=30)
     model.load_state_dict(saved.state_dict())
     assert_same_values(model, saved)
-
-
-def test_moving_averages_of_fairseq_keep_the_values():
-    model = trained(alpha_lr_factor=10)
-    average = EMA(model, EMAConfig(store_ema=True, ema_decay=0.5, ema_fp32=True))
-    average.step(model)
-    assert_same_values(average.get_model(), model)
-    assert_same_values(average.reverse(build_model(alpha_lr_factor=10, seed=4)), model)
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)

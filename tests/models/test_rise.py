@@ -33,14 +33,6 @@ def output(model):
         return model.eval()(**batch([9, 7, 4], [6, 8, 3])["net_input"])[0]
 
 
-def test_alpha_rises_with_the_updates_of_the_trainer_and_validation_has_the_last():
-    trainer = make_trainer(build_model(**SPARSE))
-    assert alphas(trainer.get_model()) == 1.0
-    for expected in (1.25, 1.5, 1.75, 2.0, 2.0):
-        train(trainer)
-        assert alphas(trainer.get_model()) == expected
-
-
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_checkpoint_has_the_alpha_of_its_update_and_training_goes_on_to_the_bit(at, tmp_path):
     options = {**SPARSE, "save_dir": str(tmp_path)}

@@ -151,13 +151,6 @@ def test_several_updates_have_fairseqs_losses_to_the_bit(stock, loss_of, options
 
 
 @pytest.mark.parametrize("stock", [ROBERTA, BART])
-def test_the_same_seed_gives_the_same_weights_with_another_mapping(stock):
-    theirs = build(stock, ours=False).state_dict()
-    ours = build(stock, attn_mapping="sparsemax,entmax").state_dict()
-    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
-
-
-@pytest.mark.parametrize("stock", [ROBERTA, BART])
 def test_a_stock_checkpoint_is_taken_for_its_counterpart_and_gives_its_logits(stock):
     theirs = build(stock, ours=False)
     settings = Namespace(**{**vars(theirs.settings), "arch": stock})
@@ -197,19 +190,6 @@ def test_what_bart_writes_is_fairseqs_to_the_bit():
 # -- mappings, gates, pruning ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mapping", ["sparsemax,entmax", "entmax|fusedmax|softmax|entmax"])
-def test_a_roberta_learns_both_tasks_with_mappings_by_layer_and_head(mapping):
-    model = spread_scores(build(ROBERTA, attn_mapping=mapping)).train()
-    for loss_of in (masked_loss, class_loss):
-        before = loss_of(model, 0).item()
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        for _ in range(5):
-            optimizer.zero_grad()
-            loss_of(model, 0).backward()
-            optimizer.step()
-        assert loss_of(model, 0).item() < before
-
-
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_bart_gives_the_same_word_by_word_as_at_once(mapping):
     model = spread_scores(build(BART, attn_mapping=mapping)).double()
@@ -244,15 +224,3 @@ def test_bart_is_scripted_with_its_logits():
 
 
 # -- what is refused ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"head_gates": "cross"}, "this model has no cross attention, only encoder-self"),
-        ({"decoder_self_attn_heads": "3"}, "this model has no decoder-self attention"),
-    ],
-)
-def test_options_of_a_decoder_are_refused_for_a_roberta(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(ROBERTA, **options)

@@ -18,6 +18,7 @@ from scipy import stats
 
 from claims.modes import SEED, Array
 from claims.record import Head
+from fairseq_entmax.paired_tests import holm as holm
 
 BOOTSTRAP, DRAWS = 1000, 10_000
 SHARE = 0.95  # of intervals
@@ -38,16 +39,6 @@ def seed_interval(values: Collection[float]) -> tuple[float, float]:
 def combined_p(p_values: Collection[float]) -> float:
     """One p-value of tests of the same hypothesis on independent seeds (Fisher's method)."""
     return float(stats.combine_pvalues(list(p_values), method="fisher")[1])
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction of p-values of tests that belong together, in their order (Holm 1979)."""
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = largest
-    return corrected
 
 
 # --- BLEU over sentences ------------------------------------------------------

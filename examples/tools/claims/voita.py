@@ -5,7 +5,7 @@ Relevance and roles are of the encoder's heads, of models of the large size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy
 from scipy import stats
@@ -33,21 +33,8 @@ NO_POSITIONAL = "no head of the encoder is positional"
 
 
 def _encoder(corpus: Corpus, model: str) -> list[Head]:
-    """All seeds' heads of the encoder, by layer, in which order random sticks are drawn."""
-    heads = [head for own in measures.encoders(corpus, model) for head in own]
-    return sorted(heads, key=lambda head: head.layer)
-
-
-def _by_layer(
-    heads: Sequence[Head],
-    tested: Callable[[Sequence[Head]], statistics.HeadStatistic | None],
-    other: str | None = None,
-) -> str:
-    """A statistic of each layer's heads, the bottom first; or another text where there is none."""
-    numbers = sorted({head.layer for head in heads})
-    each = [tested([head for head in heads if head.layer == number]) for number in numbers]
-    shown = [words.number(one.mean) if one else other for one in each]
-    return f"by layer from below {', '.join(one for one in shown if one is not None)}"
+    """All seeds' heads of the encoder."""
+    return [head for own in measures.encoders(corpus, model) for head in own]
 
 
 def _layer(head: Head) -> tuple[str, int]:
@@ -86,8 +73,7 @@ def few_heads(corpus: Corpus, model: str) -> Finding:
 
 
 def confidence(corpus: Corpus, model: str) -> Finding:
-    runs = corpus.of(model=model, **PLAIN)
-    heads = [head for own in measures.encoders(corpus, model) for head in own]
+    runs, heads = corpus.of(model=model, **PLAIN), _encoder(corpus, model)
 
     def ranks(heads: Iterable[Head]) -> statistics.HeadStatistic | None:
         strata = statistics.strata_of(heads, _layer, _confidence, _relevance)
@@ -104,7 +90,9 @@ def confidence(corpus: Corpus, model: str) -> Finding:
         name: f"{words.number(one.mean)} ({p} after Holm)"
         for (name, one), p in zip(others.items(), corrected, strict=True)
     }
-    return found.beside(f"{_by_layer(heads, ranks, words.number(0))}; {words.listed(beside)}")
+    layers = [[head for head in heads if head.layer == n] for n in sorted({h.layer for h in heads})]
+    shown = ", ".join(words.number(one.mean if (one := ranks(own)) else 0) for own in layers)
+    return found.beside(f"by layer from below {shown}; {words.listed(beside)}")
 
 
 def positional(corpus: Corpus, model: str) -> Finding:

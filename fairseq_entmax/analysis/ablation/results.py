@@ -25,7 +25,7 @@ from unittest import mock
 
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
-from fairseq_entmax.paired_tests import paired_t_test
+from fairseq_entmax.paired_tests import holm, paired_t_test
 from fairseq_entmax.progress import message_if_long
 from fairseq_entmax.summaries.oov import MARKER
 from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_documents
@@ -199,15 +199,3 @@ def paired_bootstrap(
     scores = [float(result.score) for result in tests]
     p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in tests[1:]]
     return scores, p_values, str(signatures["BLEU"])
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction of p-values of tests that were made together.
-
-    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*."""
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = largest
-    return corrected
