@@ -2,13 +2,13 @@
 
 # parse_run_options OPTION... MAPPING REST...: the options that name a run, in train.sh and
 # evaluate.sh alike. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; those of
-# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS. A length in updates
+# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER. A length in updates
 # can be given in every recipe, also in one whose LENGTH_UNIT is epochs.
 parse_run_options() {
     local name='' lengths="--$LENGTH_UNIT"
     if [[ $LENGTH_UNIT == epochs ]]; then lengths+=", --updates"; fi
     local allowed="--output, $lengths, --name, $EXTRA_OPTIONS--cpu, --gpu or --help"
-    OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES=''
+    OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
     while [[ ${1-} == -* ]]; do
         [[ " --output, $lengths, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
@@ -18,6 +18,9 @@ parse_run_options() {
         --name) require_value "$1" $# && name=$2 && shift ;;
         --processes) require_value "$1" $# && require_positive_integer "$1" "$2" && PROCESSES=$2 && shift ;;
         --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && MOST_TOKENS=$2 && shift ;;
+        --nodes) require_value "$1" $# && require_positive_integer "$1" "$2" && NODES=$2 && shift ;;
+        --node-rank) require_value "$1" $# && NODE_RANK=$2 && shift ;;
+        --master) require_value "$1" $# && MASTER=$2 && shift ;;
         --cpu) DEVICE=cpu ;;
         --gpu) DEVICE=gpu ;;
         --help | -h) run_help && exit 0 ;;

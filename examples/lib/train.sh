@@ -3,7 +3,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-EXTRA_OPTIONS="--processes, --most-tokens, "
+EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
     print_head_comment "$RECIPE/dataset.sh"
@@ -21,6 +21,12 @@ The batch of an update has $BATCH_TOKENS tokens, however many processes share it
   --most-tokens N  tokens that a process takes at a time, for the memory of a GPU
                    (default: $MOST_TOKENS); --update-freq follows from it
 
+On several machines, run it on each of them, with the same options and one DIR that they share:
+
+  --nodes N          how many machines there are
+  --node-rank R      which of them this is, from 0
+  --master HOST:PORT a free port of the machine with rank 0
+
 Can be run again: an interrupted training goes on from its last checkpoint, a finished one is
 skipped.
 TEXT
@@ -30,10 +36,16 @@ parse_run_options "$@"
 for option in ${REST[@]+"${REST[@]}"}; do
     case $option in
     --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens | --max-tokens=* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
-        usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes or --cpu"
+        usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
         ;;
     esac
 done
+[[ $NODE_RANK =~ ^(0|[1-9][0-9]{0,5})$ && $((NODE_RANK < NODES)) == 1 ]] ||
+    usage_error "option --node-rank got '$NODE_RANK': give a number from 0 to $((NODES - 1)), as --nodes is $NODES"
+if ((NODES > 1)); then
+    [[ $MASTER =~ ^[^:[:space:]]+:[1-9][0-9]{0,4}$ ]] ||
+        usage_error "option --master got '$MASTER': give the host name and a free port of the machine with rank 0, such as node1:29500"
+fi
 
 # A trained model to start from is part of the settings, by its content
 start_model=
@@ -47,7 +59,8 @@ done
     usage_error "option --finetune-from-model got '$start_model': there is no such file"
 
 require_commands python3 fairseq-train fairseq-entmax torchrun
-hold_lock "$OUTPUT"
+# The other machines follow what the first one does with the run's folder
+if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
 require_data "$OUTPUT"
 device=$(choose_device "$DEVICE")
 [[ -d $RUN ]] || require_model "the mapping" "$MAPPING"
@@ -61,9 +74,9 @@ fi
 lengths=("${SIDES[@]}")
 if [[ -n ${BLOCK_TOKENS-} ]]; then lengths=(--block-tokens "$BLOCK_TOKENS"); fi
 shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-tokens "$BATCH_TOKENS" \
-    --most-tokens "$MOST_TOKENS" --processes "$PROCESSES") || exit
+    --most-tokens "$MOST_TOKENS" --processes "$PROCESSES" --nodes "$NODES") || exit
 {
-    read -r update_freq max_tokens max_tokens_valid
+    read -r world update_freq max_tokens max_tokens_valid
     while read -r left_out; do say "$left_out"; done
 } <<<"$shared"
 
@@ -100,23 +113,25 @@ own_the_folder() {
     write_whole "$RUN/settings.txt" printf '%s\n' "$settings"
 }
 
-own_the_folder
+if ((NODE_RANK == 0)); then own_the_folder; fi
 if is_done "$RUN/.train.done" "$step" && python3 "$TOOLS/checkpoints.py" whole "$checkpoints/checkpoint_best.pt"; then
     say "train $run: done before"
     exit 0
 fi
-rm -f "$RUN/.train.done"
-status=0
-python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
-case $status in
-0) ;;
-3)
-    set_aside "$RUN" "the checkpoints of $run are damaged"
-    own_the_folder
-    ;;
-*) exit "$status" ;;
-esac
-mkdir -p "$checkpoints"
+if ((NODE_RANK == 0)); then
+    rm -f "$RUN/.train.done"
+    status=0
+    python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
+    case $status in
+    0) ;;
+    3)
+        set_aside "$RUN" "the checkpoints of $run are damaged"
+        own_the_folder
+        ;;
+    *) exit "$status" ;;
+    esac
+    mkdir -p "$checkpoints"
+fi
 
 # has_all_updates: a training that was stopped behind its last update, before it was marked as done.
 # fairseq would make one more.
@@ -139,13 +154,13 @@ finish() {
 log=$RUN/train.log
 if has_all_updates; then
     say "train $run: it had all its updates when it was stopped"
-    finish
+    if ((NODE_RANK == 0)); then finish; fi
     exit 0
 fi
 
 how="$LENGTH $LENGTH_UNIT"
 if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="goes on from its last checkpoint"; fi
-say "train $run on $device: $how; $PROCESSES process(es), $update_freq x $max_tokens tokens each"
+say "train $run on $device: $how; $world process(es), $update_freq x $max_tokens tokens each"
 
 on_device=() log_interval=50
 if [[ $device == cpu ]]; then
@@ -154,17 +169,24 @@ if [[ $device == cpu ]]; then
     # Threads wait for each other at full speed: on a core that is taken they are many times slower
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 fi
+mkdir -p "$RUN"
+if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
 launcher=(fairseq-train)
-if ((PROCESSES == 1)); then
+if ((world == 1)); then
     on_device+=(--distributed-world-size 1)
 else
     # Each process is told its rank: fairseq's own detection counts GPUs
-    on_device+=(--distributed-world-size "$PROCESSES" --distributed-init-method env:// --distributed-no-spawn)
+    on_device+=(--distributed-world-size "$world" --distributed-init-method env:// --distributed-no-spawn)
     if [[ $device == cpu ]]; then
         on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp --load-checkpoint-on-all-dp-ranks)
     fi
-    launcher=(torchrun --nproc-per-node "$PROCESSES" --no-python --standalone
-        "$ROOT/examples/lib/worker.sh" fairseq-train)
+    launcher=(torchrun --nproc-per-node "$PROCESSES" --nnodes "$NODES" --no-python)
+    if ((NODES == 1)); then
+        launcher+=(--standalone)
+    else
+        launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
+    fi
+    launcher+=("$ROOT/examples/lib/worker.sh" fairseq-train)
 fi
 user_dir=$(fairseq-entmax user-dir)
 
@@ -182,4 +204,5 @@ if ((status != 0)); then
         "$status" "$log" >&2
     exit "$status"
 fi
+if ((NODE_RANK > 0)); then exit 0; fi
 finish

@@ -1,9 +1,9 @@
 """The batch of an update, shared by the processes of a training.
 
-batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2
+batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
-Prints --update-freq, --max-tokens and --max-tokens-valid for
+Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
 fairseq-train, and on a second line which training pairs are left out, where some are. One text, of
 a language model, is cut into blocks.
 """
@@ -81,10 +81,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--block-tokens", type=int, help="of the blocks of one text")
     parser.add_argument("--batch-tokens", type=int, help="of all processes")
     parser.add_argument("--most-tokens", type=int, help="of one, at a time")
-    parser.add_argument("--processes", type=int, default=1, help="that share it")
+    parser.add_argument("--processes", type=int, default=1, help="on each machine")
+    parser.add_argument("--nodes", type=int, default=1, help="machines")
     options = parser.parse_args(arguments)
     with one_sentence():
-        world, most = options.processes, options.most_tokens
+        world, most = options.processes * options.nodes, options.most_tokens
         update_freq, max_tokens = share(options.batch_tokens, most, world)
         what, lengths = "training pairs", partial(longest_sides, languages=options.languages)
         if options.block_tokens is not None:
@@ -93,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
         train, valid = (lengths(options.data, split) for split in ("train", "valid"))
         note = left_out(world, max_tokens, train, what)
         # fairseq stops at a validation sentence that is longer than this
-        print(update_freq, max_tokens, max(int(valid.max()), most))
+        print(world, update_freq, max_tokens, max(int(valid.max()), most))
         if note is not None:
             print(note)
 
