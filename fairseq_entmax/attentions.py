@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
@@ -34,18 +34,20 @@ class Weight(NamedTuple):
 def weights_of_attentions(paths: Iterable[str]) -> dict[str, Weight]:
     """The weights of a state dict that are of an attention, by their paths.
 
-    Layers of an encoder or a decoder are numbered in the order of the state dict, which is that of
-    its modules, so that no layer needs a name of its own.
+    Layers of an encoder or a decoder are numbered by the numbers in their names, and without these in
+    the order of the state dict, which is that of its modules.
     """
     places: dict[str, Place] = {}
     numbers: Counter[tuple[str, str | None]] = Counter()
-    weights: dict[str, Weight] = {}
-    for match in filter(None, map(_PATH.fullmatch, paths)):
-        path, stack, kind, name = match.groups()
+    matches = [match for match in map(_PATH.fullmatch, paths) if match]
+    for path, stack, kind, _ in sorted((match.groups() for match in matches), key=_numbers):
         if path not in places:
             attention = DECODER_SELF if (stack or "").endswith("decoder") else ENCODER_SELF
             attention = CROSS if kind == "encoder_attn" else attention
             places[path] = Place(attention, numbers[attention, stack])
             numbers[attention, stack] += 1
-        weights[match[0]] = Weight(places[path], path, name)
-    return weights
+    return {one[0]: Weight(places[one[1]], one[1], one[4]) for one in matches}
+
+
+def _numbers(groups: Sequence[str]) -> list[int]:
+    return [int(part) if part.isdigit() else -1 for part in groups[0].split(".")]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
+from fairseq_entmax.analysis import AttentionRecorder
 from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel
 from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.models.head_record import read_record
@@ -122,6 +123,9 @@ def test_the_hub_fills_masks_and_classifies_as_fairseqs(
     assert ours.fill_mask(asked) == stock.fill_mask(asked)
     classifier = hub(EntmaxRobertaModel, tuned, labelled, data / "bpe.model").eval()
     assert classifier.predict(HEAD, tokens).exp().sum().item() == pytest.approx(1)
+    with AttentionRecorder(classifier) as recorder:
+        classifier.predict(HEAD, tokens)
+    assert recorder.attention["encoder-self"][0].shape[2:] == (len(tokens), len(tokens))
 
 
 def test_a_tuned_roberta_is_pruned_says_the_same_and_is_trained_on(labelled, data, tuned, tmp_path):

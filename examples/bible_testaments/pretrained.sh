@@ -47,6 +47,8 @@ train() {
         run_training "$name" "$OUTPUT/data-bin/${5#.}" "${SIZES[@]}" "${options[@]}"
 }
 
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # as in train.sh
+
 run_training() {
     logged "$FOLDER/$1/train.log" fairseq-train "$2" --user-dir "$user_dir" "${@:3}" \
         --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --weight-decay 0.01 --seed "$SEED" --cpu \

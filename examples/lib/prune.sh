@@ -152,8 +152,8 @@ prune_and_compare() {
         phases=("$run-pruned")
         if [[ $PROTOCOL != loss ]]; then phases+=("$found-search"); fi
         updates=$(updates_of "$baseline" "${phases[@]}")
-        train_from_scratch "$run-scratch" "$run-pruned" "$updates" "$mapping" ${further[@]+"${further[@]}"}
-        evaluate_run "$run-scratch" "$mapping"
+        train_from_scratch "$found-scratch" "$run-pruned" "$updates" "$mapping" ${further[@]+"${further[@]}"}
+        evaluate_run "$found-scratch" "$mapping"
     done
 }
 
@@ -163,8 +163,8 @@ runs_of() {
     baseline_of "$1"
     if [[ $PRUNE_COMPARE == yes ]]; then run_of "$1" continued; fi
     for budget in "${budget_names[@]}"; do
-        gated=$(run_of "$1" "$budget")$taught
-        printf '%s\n' "$gated-pruned"
+        gated=$(run_of "$1" "$budget")
+        printf '%s\n' "$gated$taught-pruned"
         if [[ $PRUNE_COMPARE == yes ]]; then printf '%s\n' "$gated-scratch"; fi
     done
 }
@@ -196,11 +196,13 @@ all_tables() {
     done | python3 "$TOOLS/pruning_table.py" --scores "$PRUNE_SCORES"
 }
 
-rm -f "$output/pruning.tsv"
+# Each protocol has a table of its own
+table=$output/pruning$by$taught.tsv
+rm -f "$table"
 for mapping in "${mappings[@]}"; do prune_and_compare "$mapping"; done
 if [[ $PRUNE_COMPARE == yes ]]; then
     for mapping in "${mappings[@]}"; do measure_speed "$mapping" "$(run_of "$mapping" speed.json)"; done
 fi
-write_whole "$output/pruning.tsv" all_tables
-say "pruning ($output/pruning.tsv)"
-python3 "$TOOLS/tables.py" "$output/pruning.tsv"
+write_whole "$table" all_tables
+say "pruning ($table)"
+python3 "$TOOLS/tables.py" "$table"

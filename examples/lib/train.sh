@@ -178,7 +178,7 @@ else
     # Each process is told its rank: fairseq's own detection counts GPUs
     on_device+=(--distributed-world-size "$world" --distributed-init-method env:// --distributed-no-spawn)
     if [[ $device == cpu ]]; then
-        on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp --load-checkpoint-on-all-dp-ranks)
+        on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp)
     fi
     launcher=(torchrun --nproc-per-node "$PROCESSES" --nnodes "$NODES" --no-python)
     if ((NODES == 1)); then

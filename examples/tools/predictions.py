@@ -43,16 +43,20 @@ def loaded(checkpoint: Path, data: Path, device: str = "cpu") -> tuple[Any, Any,
 
 def predicted(checkpoint: Path, data: Path, device: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of examples in their order."""
+    import torch
+
     from fairseq_entmax.analysis import record_attention
 
     task, model, samples = loaded(checkpoint, data, device)
     words, labels = task.source_dictionary, task.label_dictionary
     rows = {}
+    last = len(model.attention_options.heads["encoder-self"]) - 1
     for sample in samples:
         attention, logits = record_attention(model, sample)
-        layers = attention["encoder-self"]
-        weights = layers[max(layers)].mean(1)[:, 0]  # (batch, tokens)
         tokens = sample["net_input"]["src_tokens"]
+        # Of (batch, tokens); a layer may have lost all its heads
+        of_last = attention.get("encoder-self", {}).get(last)
+        weights = torch.zeros(tokens.shape) if of_last is None else of_last.mean(1)[:, 0]
         each = zip(sample["id"].tolist(), logits.log_softmax(-1), tokens, weights, strict=True)
         for number, scores, own, looked_at in each:
             text = [words[token] for token in own.tolist()]

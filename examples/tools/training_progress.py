@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from training_logs import LINE
@@ -38,7 +39,10 @@ def main(path: str, unit: str, length: str) -> None:
     watched = sys.stdout.isatty()
     begin: tuple[int, float] | None = None
     last = -RAREST
-    with Path(path).open("a", encoding="utf-8") as log:
+    # What fairseq writes passes as it is, whatever it is
+    sys.stdin.reconfigure(errors="surrogateescape")
+    sys.stdout.reconfigure(errors="replace")
+    with Path(path).open("a", encoding="utf-8", errors="surrogateescape") as log:
         for line in sys.stdin:
             log.write(line)
             log.flush()
@@ -62,4 +66,5 @@ def main(path: str, unit: str, length: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with suppress(KeyboardInterrupt):
+        main(*sys.argv[1:])

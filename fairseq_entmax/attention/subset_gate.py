@@ -23,8 +23,8 @@ class SubsetGate(Gate):
 
     In training Gumbel noise is added to the scores, and a softmax of them over a temperature taken k
     times, each without what the ones before have taken; a gate is the sum of what it got. So the
-    gates sum to k; as the temperature falls, to 0.01, they become 0 and 1, and before one may be a
-    little above 1. In evaluation the k largest scores have the gate 1, all others 0. The penalty
+    gates sum to k; as the temperature falls, to 0.01, they become 0 and 1, and before one may be
+    above 1, up to 2. In evaluation the k largest scores have the gate 1, all others 0. The penalty
     says k, which falls from all heads to ``--target-heads``; until it does, all are open.
 
     Attributes:
@@ -90,7 +90,7 @@ class SubsetGate(Gate):
         for _ in range(0 if all_open else number):
             taken = torch.softmax(scores / temperature, 0)
             opened = opened + taken
-            scores = scores + (1 - taken).clamp(min=eps).log()
+            scores = scores + (1 - taken).clamp(min=torch.finfo(scores.dtype).tiny).log()
         for gate, part in zip(gates, _apart(opened, gates), strict=True):
             gate._drawn = part
 

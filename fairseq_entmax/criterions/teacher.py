@@ -5,8 +5,10 @@ Source: Kim, Rush 2016, *Sequence-Level Knowledge Distillation*, section 3.1 (wo
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +21,9 @@ from torch.nn import functional
 from fairseq_entmax.attention.copying import mixture_log_probs
 from fairseq_entmax.mappings.functional import entmax
 from fairseq_entmax.mappings.losses import fenchel_young_loss
+
+# In the place of the training that wrote a checkpoint: by it a model looks for what it starts from
+NOT_IN_TRAINING = {"save_dir": os.devnull, "restore_file": os.devnull, "finetune_from_model": None}
 
 
 class Teacher:
@@ -37,10 +42,15 @@ class Teacher:
         # The training draws what it would without a teacher
         with torch.random.fork_rng(devices=[]):
             try:
-                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=task)
+                # To build a model, a task may make a generator of its translations anew
+                (self.model,), _ = checkpoint_utils.load_model_ensemble(
+                    [path], dict(NOT_IN_TRAINING), task=copy.copy(task)
+                )
             except (OSError, RuntimeError) as error:
                 raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
         self.model.eval().requires_grad_(False)
+        # It is not trained: the record of what its heads learned stays, and the log has the student's
+        self.model.monitor = None
         self.path, self.weight = path, weight
 
     def teach(self, student: Any, criterion: Any) -> None:
@@ -71,10 +81,11 @@ class Teacher:
         if not model.training:
             return loss, size, logged
         each = self.divergence(model, *calls[-1])
-        if each.dim() == 2 and sample["target"].shape == each.shape:
+        if each.dim() == 2 and sample["target"].dim() == 2:
             is_real = sample["target"].ne(criterion.padding_idx)
             is_real[:, : getattr(criterion, "ignore_prefix_size", 0)] = False
-            each = each * is_real
+            # A criterion may ask the model twice, as fairseq's with R-Drop does
+            each = each.view(-1, *is_real.shape) * is_real
         taught = each.sum()
         shown = utils.item(taught.detach()) / size / math.log(2)
         metrics.log_scalar("teacher_loss", shown, size, round=3)

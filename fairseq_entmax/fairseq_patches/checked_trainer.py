@@ -1,7 +1,8 @@
 """``Trainer.__init__`` with a look at model and criterion together, which notes the trainer.
 
 Without it: a criterion meets a model without gates only in the first batch, or gates that
-``--ddp-backend fully_sharded`` hides; and in validation nothing says after how many updates.
+``--ddp-backend fully_sharded`` hides; in validation nothing says after how many updates; and of several
+processes that go on from a checkpoint all but the first end in a traceback.
 Remove when: fairseq checks a model and a criterion together, and tells a model its updates.
 """
 
@@ -32,6 +33,8 @@ def check_and_follow(
             model.check_criterion(criterion)
         if hasattr(model, "take_teacher"):
             model.take_teacher(criterion, task)
+    # fairseq sends the first process's to the others by a load that torch 2.6 and later refuse
+    cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):
         compat.follow_trainer(trainer)

@@ -53,6 +53,11 @@ def check_stock_options(args: Any) -> None:
                 f"--{side}-xformers-att-config replaces the attention as a whole and leaves no "
                 f"place for a mapping: leave it out, or use fairseq's own transformer"
             )
+    if getattr(args, "mha_heads_to_keep", -1) != -1:
+        raise ValueError(
+            f"--mha-heads-to-keep {args.mha_heads_to_keep} makes attention smaller behind its mapping's "
+            f"back: leave it out, and prune by --head-gates or fairseq-entmax prune --keep"
+        )
 
 
 def seed_of_its_own() -> int:

@@ -6,6 +6,8 @@ scores to weights: ``bart_base`` is ``entmax_bart_base``, ``mbart_large`` is ``e
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fairseq.models import register_model
 from fairseq.models.bart import BARTModel
 
@@ -24,6 +26,7 @@ class EntmaxBARTModel(EntmaxTransformerModel, BARTModel):
     """
 
     scriptable_class = BARTModel
+    weights_may_be_unread: ClassVar[bool] = True
 
 
 register_counterparts("bart", EntmaxBARTModel)

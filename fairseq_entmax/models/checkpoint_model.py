@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, Place, weights_of_attentions
+from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF, Place, weights_of_attentions
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.feature import ModelOptions
@@ -119,6 +120,10 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
         options = model_class.attention_options_of(args)
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
+    if model_class.attentions == (ENCODER_SELF,):
+        # As fairseq renames, when it loads them, the weights of a RoBERTa of older releases
+        renamed = {re.sub("^decoder", "encoder", key): one for key, one in state["model"].items()}
+        state = {**state, "model": renamed}
     attentions = _attentions(state["model"], options)
     return SavedModel(path, state, str(named), model_class, args, options, attentions)
 

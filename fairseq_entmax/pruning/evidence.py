@@ -66,15 +66,22 @@ class Choice(NamedTuple):
             return _of_each_head(model, model.gate_scores)
         if self.evidence is None:
             written = "ablate" if self.by == LOSS else "analyze"
-            raise ValueError(f"--by {self.by} needs --evidence FILE, which {written} writes")
+            raise ValueError(
+                f"--by {self.by} needs --evidence FILE, which {written} writes; without a file there "
+                f"are {GATES} and {RANDOM}"
+            )
         read = _of_ablation if self.by == LOSS else _of_analysis
         try:
-            return read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
+            scores = read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
+            if not all(map(math.isfinite, scores.values())):
+                raise ValueError("a number is not finite")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's heads: "
-                f"{error!r}"
+                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's heads "
+                f"({error!r}): give ablation.json for loss, analysis.json for a measure such as "
+                f"gradient, relevance or confidence"
             ) from None
+        return scores
 
 
 def _of_each_head(

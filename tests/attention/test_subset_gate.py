@@ -146,3 +146,12 @@ def test_what_cannot_work_is_refused_by_name():
         build_model(head_gates="cross", gate="l1")
     with pytest.raises(ValueError, match="--checkpoint-activations"):
         build_model(head_gates="cross", gate="subset", checkpoint_activations=True)
+
+
+def test_a_head_is_taken_once_however_far_the_scores_are_apart():
+    gate = SubsetGate(4, temperature=0.014)
+    SubsetGate.steer([gate], 2, 0.0)
+    with torch.no_grad():
+        gate.weight.copy_(torch.tensor([12.0, -5.0, -6.0, -7.0]) / gate.lr_factor)
+    gate.use_draw(torch.full((4,), 0.5))
+    torch.testing.assert_close(gate.train()().detach(), torch.tensor([1.0, 1.0, 0.0, 0.0]))

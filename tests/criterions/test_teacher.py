@@ -10,7 +10,7 @@ from fairseq.logging import metrics
 from fairseq_entmax.criterions.teacher import Teacher
 from tests.language_models import build_text_model
 from tests.pruning.test_surgery import state_of
-from tests.support import batch, build_classifier, build_model, classification_task, tiny_task
+from tests.support import batch, build_model, build_roberta, classification_task, tiny_task
 from tests.training import make_trainer, save, train
 
 WEIGHT = 0.3
@@ -97,7 +97,7 @@ def test_models_that_copy_write_or_classify_have_nothing_to_learn_from_themselve
         inputs["net_input"] = {"src_tokens": tokens}
     else:
         task = classification_task()
-        make = lambda seed: build_classifier(seed, task)  # noqa: E731
+        make = lambda seed: build_roberta(seed=seed, attention_dropout=0.0)  # noqa: E731
         inputs["net_input"] = {"src_tokens": tokens, "src_lengths": torch.tensor([8, 6, 3])}
         inputs["target"] = torch.tensor([[0], [1], [2]])
     teacher = object.__new__(Teacher)
@@ -133,6 +133,38 @@ def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(
     assert all(
         torch.equal(v, teacher.state_dict()[k]) for k, v in build_model().state_dict().items()
     )
+
+
+def test_the_task_and_the_folder_of_a_training_are_the_students(tmp_path, monkeypatch):
+    path, task = written(tmp_path, build_model()), tiny_task()
+    task.sequence_generator = "the student's"
+    # A pruned student that is trained where the teacher was
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(
+        state_of(build_model(cross_attn_heads="1,3")), tmp_path / "checkpoints/checkpoint_last.pt"
+    )
+    monkeypatch.chdir(tmp_path)
+    teacher = Teacher(path, task, 0.5)
+    assert teacher.model.attention_options.heads["cross"] == [4, 4]
+    assert teacher.model.monitor is None
+    assert task.sequence_generator == "the student's"
+
+
+def test_a_model_that_is_asked_twice_learns_from_words_alone(tmp_path):
+    teacher = Teacher(written(tmp_path, build_model()), tiny_task(), 1.0)
+    student, inputs = build_model(seed=2).train(), sample()
+    twice = {key: torch.cat([one, one]) for key, one in inputs["net_input"].items()}
+    losses = []
+    for net_input in (inputs["net_input"], twice):
+        ask = type("Asks", (), {"padding_idx": 1})()
+        ask.forward = lambda model, sample, reduce, net_input=net_input: (
+            model(**net_input)[0].sum(),
+            1,
+            {},
+        )
+        teacher.teach(student, ask)
+        losses.append(ask.forward(student, inputs)[0].item())
+    assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
 
 
 def test_a_teacher_is_in_the_students_precision(tmp_path):

@@ -70,3 +70,7 @@ def test_layers_are_numbered_in_their_order_whatever_they_are_called():
     assert numbers == [
         (side, layer) for side in ("encoder-self", "decoder-self") for layer in (0, 1)
     ]
+    # A tool that converts checkpoints may have sorted them as text
+    paths = sorted(f"encoder.layers.{number}.self_attn.q_proj.bias" for number in range(12))
+    found = weights_of_attentions(paths).items()
+    assert all(f".layers.{weight.place.layer}." in path for path, weight in found)

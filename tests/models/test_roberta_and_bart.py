@@ -172,6 +172,12 @@ def test_a_roberta_with_the_names_of_older_releases_loads():
     ours = build(ROBERTA, seed=2)
     ours.load_state_dict(named)
     assert torch.equal(logits(ours), logits(theirs))
+    state = {"cfg": {"model": theirs.settings}, "model": named}
+    found = model_of_state(state, "old.pt").attentions
+    assert [one.path for one in found] == [
+        f"encoder.sentence_encoder.layers.{layer}.self_attn" for layer in range(len(found))
+    ]
+    assert found
 
 
 def test_what_bart_writes_is_fairseqs_to_the_bit():

@@ -4,6 +4,7 @@ PYTHONPATH=examples/tools python -m claims RECORD                  # RECORD/clai
 PYTHONPATH=examples/tools python -m claims RECORD --output FOLDER  # in another folder
 PYTHONPATH=examples/tools python -m claims RECORD --runs bible_es_en/softmax-large-seed1 --output FOLDER
                                        # the analysis of a run, or of some, for fairseq-entmax report
+PYTHONPATH=examples/tools python -m claims RECORD --figure FILE.svg  # loss against density
 """
 
 from __future__ import annotations
@@ -50,11 +51,19 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="LIST",
         help="write no verdicts, but analysis.json of these runs, CORPUS/RUN with commas between them",
     )
+    parser.add_argument(
+        "--figure", type=Path, help="write no verdicts, but loss against density as SVG or PNG"
+    )
     options = parser.parse_args(arguments)
     folder = options.output or options.record
     with one_sentence():
         if options.runs:
             print(*write_kept(options.record, options.runs.split(","), folder), sep="\n")
+            return
+        if options.figure:
+            from claims.figure import draw
+
+            draw(read_record(options.record)[1], options.figure)
             return
         # Needs scipy, of the extra analysis
         from claims.table import markdown

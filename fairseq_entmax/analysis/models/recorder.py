@@ -78,7 +78,8 @@ def unwrapped(model: Any) -> nn.Module:
         if len(models) != 1:
             raise ValueError(f"attention of one model is recorded, not of {len(models)} together")
         return models[0]
-    return model if isinstance(model, nn.Module) else getattr(model, "model", model)
+    inner = getattr(model, "model", None)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Tensor]:

@@ -29,7 +29,7 @@ def _found(model: dict[str, Any]) -> Iterator[str]:
     ]
     is_open = [(name, head) for name, head in heads if head["gate"] != 0]
     closed = f", {len(heads) - len(is_open)} of them closed" if len(heads) > len(is_open) else ""
-    yield f"has {len(heads)} heads{closed}."
+    yield f"Heads: {len(heads)}{closed}."
     yield from _sparsity({name: head["density"] for name, head in is_open if head.get("density")})
     yield _dispensable([(name, head) for name, head in is_open if head.get("ablation")])
 
@@ -54,7 +54,10 @@ def _dispensable(removed: Heads) -> str:
     if not removed:
         return "Which heads could go, fairseq-entmax ablate finds out."
     idle = [(name, head) for name, head in removed if not head["significant"]]
-    idle.sort(key=lambda one: max(map(abs, one[1]["ablation"].values())))
+    if len(idle) == len(removed):
+        return "No head that was removed alone changed a score significantly, so no one tells which could go."
+    # By the first score, which all of them have
+    idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])
     such = f", and could go first, such as {named}" if idle else ""
     return (

@@ -18,7 +18,7 @@ def text(*heads, **data):
 
 def test_sparse_heads_are_counted_and_the_sparsest_is_named():
     words = text((0.3, {}), (0.042, {}), (0.95, {}), (0.01, {"gate": 0}), (0.6, {}))
-    assert words.startswith("has 5 heads, 1 of them closed. ")
+    assert words.startswith("Heads: 5, 1 of them closed. ")
     assert "less than half of the words: 2; at 90 % or more: 1." in words
     assert "The sparsest is cross, layer 1, head 1, which looks at 4 % of them." in words
     assert words.endswith("Which heads could go, fairseq-entmax ablate finds out.")
@@ -37,8 +37,9 @@ def test_heads_without_which_no_score_changes_could_go():
     assert "Of 3 heads that were removed alone, 2 changed no score" in words
     assert words.endswith("such as cross, layer 1, head 2; cross, layer 1, head 1.")
     assert "could go first" not in text(heads[0])
+    assert "so no one tells which could go" in text(*heads[1:])
 
 
 def test_nothing_is_said_without_the_measure_or_of_sentences_of_ones_own():
-    assert text((None, {})) == "has 1 heads. Which heads could go, fairseq-entmax ablate finds out."
+    assert text((None, {})) == "Heads: 1. Which heads could go, fairseq-entmax ablate finds out."
     assert in_short(analysis((0.3, {}), own={"words": False})) == []

@@ -16,7 +16,7 @@ def shown(tmp_path, monkeypatch, capsys):
     def of(lines, unit="epochs", length="2", seconds=30.0):
         clock = iter(number * seconds for number in range(100))
         monkeypatch.setattr(training_progress.time, "monotonic", lambda: next(clock))
-        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(lines)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(lines).encode())))
         log = tmp_path / "train.log"
         log.unlink(missing_ok=True)
         training_progress.main(str(log), unit, length)

@@ -11,7 +11,7 @@ from fairseq_entmax.analysis.data.data_types.language_model import LanguageModel
 from fairseq_entmax.analysis.data.data_types.seq2seq import Seq2Seq
 
 # The last takes every model and task that is of no other
-DATA_TYPES: tuple[DataType, ...] = (LabelledText(), MaskedText(), LanguageModel(), Seq2Seq())
+DATA_TYPES: tuple[DataType, ...] = (LabelledText(), LanguageModel(), MaskedText(), Seq2Seq())
 
 
 def type_named(task: str) -> DataType:

@@ -185,7 +185,8 @@ class LabelledText(EncoderText):
         return model
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
-        name = getattr(model, "head_in_use", HEAD)
+        names = list(model.classification_heads)
+        name = getattr(model, "head_in_use", names[0] if len(names) == 1 else HEAD)
         output: tuple[Tensor, Any] = model(
             **sample["net_input"], features_only=True, classification_head_name=name
         )

@@ -1,0 +1,79 @@
+"""The figure of docs/sparse_by_degrees.md: loss against density, a point a run, with a rise and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from claims.degrees import bits
+from claims.measures import mean_of
+from claims.record import ATTENTIONS, TRAINED, Corpus
+from claims.words import RISING, name_of
+
+COLOURS = {
+    "softmax": "#666666",
+    "entmax15": "#0072B2",
+    "entmax": "#009E73",
+    "sparsemax": "#D55E00",
+    "fusedmax": "#CC79A7",
+    "oscarmax": "#E69F00",
+}
+# What is far worse than the best of a setting is out of the figure, and said below it
+MOST_ABOVE = 0.25
+FROM_THE_START, RISES = "sparse from the start", "sparse by degrees"
+
+
+def points(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
+    """Runs of a mapping that all attentions have, of settings in which some rose for half the updates."""
+    found: list[dict[str, Any]] = []
+    for corpus in corpora:
+        for run in corpus.runs:
+            rising = RISING.fullmatch(run.model)
+            mapping = rising[2] if rising else run.model
+            is_shown = run.role == TRAINED and mapping in COLOURS
+            if is_shown and (rising is None or rising[1] == "50"):
+                found.append(
+                    {
+                        "setting": f"{corpus.name}, {run.size}",
+                        "mapping": name_of(mapping),
+                        "rise": RISES if rising else FROM_THE_START,
+                        "density": mean_of(ATTENTIONS, "density")(run),
+                        "bits": bits(run),
+                    }
+                )
+    least: dict[str, float] = {}
+    for one in found:
+        least[one["setting"]] = min(one["bits"], least.get(one["setting"], one["bits"]))
+    shown = {one["setting"] for one in found if one["rise"] == RISES}
+    return [
+        one
+        for one in found
+        if one["setting"] in shown and one["bits"] < least[one["setting"]] + MOST_ABOVE
+    ]
+
+
+def draw(corpora: Iterable[Corpus], target: Path) -> None:
+    """Write the figure as SVG or PNG, by the name of the file. Needs the extra "report"."""
+    import altair
+
+    scale = {name_of(mapping): colour for mapping, colour in COLOURS.items()}
+    chart = (
+        altair.Chart(altair.Data(values=points(corpora)), width=260, height=200)
+        .mark_point(filled=True, size=70, opacity=0.8)
+        .encode(
+            x=altair.X("density:Q", title="keys with a weight, mean over heads").scale(
+                domain=[0, 1]
+            ),
+            y=altair.Y("bits:Q", title="loss of the test set, bits a token").scale(zero=False),
+            color=altair.Color("mapping:N", title=None).scale(
+                domain=[*scale], range=[*scale.values()]
+            ),
+            shape=altair.Shape("rise:N", title=None, legend=altair.Legend(labelLimit=300)).scale(
+                domain=[FROM_THE_START, RISES], range=["triangle-up", "circle"]
+            ),
+        )
+        .facet(column=altair.Column("setting:N", title=None))
+        .resolve_scale(y="independent")
+    )
+    chart.save(str(target))
