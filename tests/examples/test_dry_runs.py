@@ -186,10 +186,8 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
     # By the loss without each head: no search, all updates in the recovery, which has a teacher
     options = ("--mapping", "entmax", "--budgets", "all=6", "--protocol")
     calls, _ = steps.once("prune.sh", "--cpu", *options, "loss", "--teacher")
-    assert column(steps.out / "pruning.tsv")[2:] == [
-        "all6-loss-teacher-pruned",
-        "all6-loss-teacher-scratch",
-    ]
+    table = column(steps.out / "pruning-loss-teacher.tsv")
+    assert table[2:] == ["all6-loss-teacher-pruned", "all6-loss-scratch"]
     best = "runs/prune-entmax-baseline/checkpoints/checkpoint_best.pt"
     removals = steps.out / "runs/prune-entmax-baseline/removals"
     asks(*called(calls, "fairseq-entmax", "ablate"), "--gen-subset valid", "--scores loss")
