@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +20,6 @@ from torch.nn import functional
 from fairseq_entmax.attention.copying import mixture_log_probs
 from fairseq_entmax.mappings.functional import entmax
 from fairseq_entmax.mappings.losses import fenchel_young_loss
-
-# In the place of the training that wrote a checkpoint: by it a model looks for what it starts from
-NOT_IN_TRAINING = {"save_dir": os.devnull, "restore_file": os.devnull, "finetune_from_model": None}
 
 
 class Teacher:
@@ -43,9 +39,8 @@ class Teacher:
         with torch.random.fork_rng(devices=[]):
             try:
                 # To build a model, a task may make a generator of its translations anew
-                (self.model,), _ = checkpoint_utils.load_model_ensemble(
-                    [path], dict(NOT_IN_TRAINING), task=copy.copy(task)
-                )
+                own = copy.copy(task)
+                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=own)
             except (OSError, RuntimeError) as error:
                 raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
         self.model.eval().requires_grad_(False)

@@ -34,6 +34,7 @@ from fairseq_entmax.fairseq_patches import (
     fasta,
     finished_training,
     literals,
+    moved_checkpoints,
     moving_averages,
     numpy_compat,
     optimizer_state,
@@ -93,7 +94,8 @@ def install() -> None:
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", whole_copies.copy_whole)
     replace(TranslationTask, "reduce_metrics", bleu_counts.log_no_arrays)
-    replace(checkpoint_utils, "load_checkpoint_to_cpu", error_sentences.refuse_checkpoint)
+    opening = error_sentences.refuse_checkpoint, moved_checkpoints.forget_folder
+    replace(checkpoint_utils, "load_checkpoint_to_cpu", *opening)
     replace(file_utils, "load_archive_file", archives.extract_within_folder)
     literals.evaluate_nothing_in_fairseq()
     replace_in(numpy_compat.MODULES, "np", numpy_compat.NumPyWithCompat("numpy"))

@@ -16,10 +16,11 @@ from tests.training import make_trainer, save, train
 WEIGHT = 0.3
 
 
-def written(folder, model, arch="entmax_transformer"):
+def written(folder, model, arch="entmax_transformer", **settings):
     """The checkpoint of a model, as fairseq loads it."""
     state = state_of(model, arch)
     state["optimizer_history"][0] |= {"optimizer_name": "adam", "lr_scheduler_state": {}}
+    vars(state["cfg"]["model"]).update(settings)
     path = str(folder / f"teacher-{arch}.pt")
     torch.save({**state, "args": state["cfg"]["model"], "cfg": None}, path)
     return path
@@ -136,13 +137,13 @@ def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(
 
 
 def test_the_task_and_the_folder_of_a_training_are_the_students(tmp_path, monkeypatch):
-    path, task = written(tmp_path, build_model()), tiny_task()
+    path, task = written(tmp_path, build_model(), save_dir="checkpoints"), tiny_task()
     task.sequence_generator = "the student's"
     # A pruned student that is trained where the teacher was
     (tmp_path / "checkpoints").mkdir()
-    torch.save(
-        state_of(build_model(cross_attn_heads="1,3")), tmp_path / "checkpoints/checkpoint_last.pt"
-    )
+    heads = {"cross_attn_heads": "1,3"}
+    student = state_of(build_model(**heads), **heads)
+    torch.save(student, tmp_path / "checkpoints/checkpoint_last.pt")
     monkeypatch.chdir(tmp_path)
     teacher = Teacher(path, task, 0.5)
     assert teacher.model.attention_options.heads["cross"] == [4, 4]

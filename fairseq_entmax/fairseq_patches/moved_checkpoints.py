@@ -1,0 +1,19 @@
+"""A checkpoint that is loaded does not name the folder that its training wrote to.
+
+Without it: a model that was moved away from there, or teaches a training in its place, gets the heads of
+the checkpoint that the folder has now, and its own weights do not fit.
+Remove when: fairseq tells a model whether it is built for training or from a checkpoint.
+"""
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+
+def forget_folder(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``load_checkpoint_to_cpu``, whose settings of a model have no ``save_dir``."""
+    state = load(*args, **kwargs)
+    for settings in (state.get("args"), (state.get("cfg") or {}).get("model")):
+        if isinstance(settings, Namespace) and hasattr(settings, "save_dir"):
+            settings.save_dir = None
+    return state
