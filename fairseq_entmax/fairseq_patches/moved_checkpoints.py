@@ -14,6 +14,6 @@ def forget_folder(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu``, whose settings of a model have no ``save_dir``."""
     state = load(*args, **kwargs)
     for settings in (state.get("args"), (state.get("cfg") or {}).get("model")):
-        if isinstance(settings, Namespace) and hasattr(settings, "save_dir"):
-            settings.save_dir = None
+        if isinstance(settings, Namespace):
+            vars(settings).pop("save_dir", None)
     return state
