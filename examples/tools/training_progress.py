@@ -11,7 +11,9 @@ import re
 import sys
 import time
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 from training_logs import LINE
 
@@ -40,8 +42,8 @@ def main(path: str, unit: str, length: str) -> None:
     begin: tuple[int, float] | None = None
     last = -RAREST
     # What fairseq writes passes as it is, whatever it is
-    sys.stdin.reconfigure(errors="surrogateescape")
-    sys.stdout.reconfigure(errors="replace")
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
+        cast(TextIOWrapper, stream).reconfigure(errors=errors)
     with Path(path).open("a", encoding="utf-8", errors="surrogateescape") as log:
         for line in sys.stdin:
             log.write(line)
