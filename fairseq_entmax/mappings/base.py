@@ -109,10 +109,9 @@ class Mapping(nn.Module):
         """How far it has risen from softmax, 0, to itself, 1."""
         return 1.0 if self.rise is None else self.rise.share
 
-    def on_its_way(self, value: Number, softmax: float = 0.0) -> Number:
-        """A number that has risen to ``value`` from where it makes softmax of the mapping."""
-        risen = 1.0 if self.rise is None else self.risen
-        return value if risen == 1.0 else softmax + risen * (value - softmax)
+    def on_its_way(self, value: Number) -> Number:
+        """A number that has risen to ``value`` from 0, where the mapping is softmax."""
+        return value if self.risen == 1.0 else self.risen * value
 
     def head_values(self) -> dict[str, Tensor]:
         """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels.structure import OSCAR, TV
+from fairseq_entmax.kernels.structure import OSCAR, PLAIN, TV
 from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import check_alpha, map_scores, number_in
+from fairseq_entmax.mappings.functional import check_alpha, number_in
 from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
@@ -132,11 +132,15 @@ class Entmax(OfHeads):
     @property
     def alpha(self) -> float | Tensor:
         """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
-        logit = self.alpha_logit
-        if logit is None:
+        return 1.0 + self._epsilon
+
+    @property
+    def _epsilon(self) -> float | Tensor:
+        """alpha - 1: not by a subtraction, which would leave nothing near 1."""
+        if self.alpha_logit is None:
             assert self.fixed_alpha is not None
-            return self.on_its_way(self.fixed_alpha, 1.0)
-        return self.on_its_way(1.0 + torch.sigmoid(value_of(logit, self.lr_factor)), 1.0)
+            return self.on_its_way(self.fixed_alpha - 1.0)
+        return self.on_its_way(torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)))
 
     @property
     def strength(self) -> float | Tensor | None:
@@ -160,15 +164,15 @@ class Entmax(OfHeads):
         return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})
 
     def forward(self, scores: Tensor) -> Tensor:
-        alpha, strength = for_scores(self.alpha, scores), self.strength
+        epsilon, strength = for_scores(self._epsilon, scores), self.strength
         if strength is None or not self.is_structured:
-            return map_scores(scores, alpha)
-        return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
+            return map_structured(scores, PLAIN, epsilon, 0.0)
+        return map_structured(scores, self._kind, epsilon, for_scores(strength, scores))
 
     def fused(self) -> float | Tensor | None:
         if self.is_structured:
             return None
-        epsilon = self.alpha - 1.0
+        epsilon = self._epsilon
         # Softmax has torch's own kernels, and is to give fairseq's numbers
         return epsilon if isinstance(epsilon, Tensor) or epsilon else None
 
