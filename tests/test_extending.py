@@ -110,6 +110,28 @@ def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data
     assert "strength" in (tmp_path / "page.html").read_text(encoding="utf-8").lower()
 
 
+# -- a gate ---------------------------------------------------------------------------------
+
+
+def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_path):
+    user_dir = f"--user-dir={write_example(tmp_path, 'my_gates')}"
+    log = run(
+        *("fairseq-train", data / "bin", user_dir, *SMALL_MODEL, *TRAINING, "--max-update=8"),
+        *("--arch=entmax_transformer", "--attn-mapping=softmax", "--gate=coin", "--gate-init=1"),
+        *("--head-gates=cross", "--target-heads=3", f"--finetune-from-model={scaled.stock}"),
+        *("--criterion=label_smoothed_cross_entropy_with_head_l0", f"--save-dir={tmp_path}"),
+    )
+    assert float(logged(log, "valid")[-1]["valid_heads_open"]) == 3
+    gated, small = tmp_path / "checkpoint_last.pt", tmp_path / "small.pt"
+    weights = [
+        value for name, value in torch.load(gated)["model"].items() if name.endswith("gate.weight")
+    ]
+    assert torch.cat(weights).unique().numel() == 8  # each has learned something of its own
+    run("fairseq-entmax", "prune", user_dir, gated, "--output", small)
+    kept = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
+    assert kept.size(0) < 32
+
+
 # -- a measure ------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
-from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate
+from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate, register_gate
 from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention
@@ -24,6 +24,7 @@ __all__ = [
     "attention_modules",
     "give_heads",
     "mark_future_mask",
+    "register_gate",
     "scriptable",
     "transformer_layers",
 ]

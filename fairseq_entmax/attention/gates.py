@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -70,6 +70,7 @@ class Gate(nn.Module):
     decision: Tensor
     _protected: Tensor
     needs_target = False  # whether it is for a number of heads, and not for a weight of the penalty
+    draws_together = False  # whether one draw is for all layers, so that none can draw anew
 
     def __init__(
         self,
@@ -221,7 +222,18 @@ class HardConcreteGate(Gate):
 
 # By the name of --gate
 HARD_CONCRETE = "hard-concrete"
-GATES: dict[str, Callable[..., Gate]] = {HARD_CONCRETE: HardConcreteGate}
+GATES: dict[str, type[Gate]] = {HARD_CONCRETE: HardConcreteGate}
+
+
+def register_gate(name: str, gate: type[Gate]) -> None:
+    """Have ``--gate`` know a gate by this name.
+
+    Raises:
+        ValueError: the name is in use.
+    """
+    if name in GATES:
+        raise ValueError(f"a gate cannot be named {name!r}: the name is in use")
+    GATES[name] = gate
 
 
 def draw(gates: Sequence[Gate], *key: int) -> None:

@@ -13,9 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attention.gates import GATES, LOWEST_TEMPERATURE, Gate
-
-SUBSET = "subset"
+from fairseq_entmax.attention.gates import LOWEST_TEMPERATURE, Gate, register_gate
 
 
 class SubsetGate(Gate):
@@ -33,7 +31,7 @@ class SubsetGate(Gate):
 
     chosen: Tensor
     _part: Tensor  # of each chosen head; k falls in parts of a head
-    needs_target = True
+    needs_target = draws_together = True
 
     def __init__(self, num_heads: int, **options: Any) -> None:
         super().__init__(num_heads, **options)
@@ -104,4 +102,4 @@ def _apart(values: Tensor, gates: Sequence[Gate]) -> Sequence[Tensor]:
     return values.split([gate.num_heads for gate in gates])
 
 
-GATES[SUBSET] = SubsetGate
+register_gate("subset", SubsetGate)

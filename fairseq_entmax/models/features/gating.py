@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.attention import GATES, Gate, PruningState, attention_modules, gates
-from fairseq_entmax.attention.subset_gate import SUBSET
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, SIDES
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option
@@ -101,9 +100,9 @@ class Gates(Feature):
                     f"--head-gates: --{side}-layerdrop {layerdrop} leaves layers, and so gates, "
                     f"out of updates: leave it out while heads are pruned"
                 )
-            if self.gate == SUBSET and getattr(args, "checkpoint_activations", False):
+            if GATES[self.gate].draws_together and getattr(args, "checkpoint_activations", False):
                 raise ValueError(
-                    "--gate subset draws all layers' gates at once, --checkpoint-activations would "
+                    f"--gate {self.gate} draws all layers' gates at once, --checkpoint-activations would "
                     "draw each anew: leave one out"
                 )
             if side == "decoder" and getattr(args, "freeze_decoder", False):
