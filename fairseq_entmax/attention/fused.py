@@ -14,7 +14,7 @@ from fairseq_entmax.attention import masks
 from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.dropout import new_seed
-from fairseq_entmax.kernels.inputs import join_heads, split_heads
+from fairseq_entmax.kernels.inputs import ScoreSettings, join_heads, split_heads
 from fairseq_entmax.kernels.tracing import outside_graphs
 from fairseq_entmax.mappings.base import has_hook
 
@@ -84,31 +84,23 @@ def _is_changed(dropout: Any) -> bool:
 
 
 def softmax_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    heads: int,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
-    causal: bool = False,
-    scale: float = 1.0,
-    dropout: float = 0.0,
+    query: Tensor, key: Tensor, value: Tensor, heads: int, **settings: Any
 ) -> Tensor:
     """``softmax(scale query key^T + masks) value`` by torch, of queries that each see a key.
 
     Arguments are those of :func:`fairseq_entmax.kernels.attention.attention`; dropout is by torch's
     generator.
     """
-    mask = None if attn_mask is None else attn_mask.to(query.dtype)
-    if key_padding_mask is not None:
+    padding, mask, causal, scale, dropout, _ = ScoreSettings(**settings)
+    mask = None if mask is None else mask.to(query.dtype)
+    if padding is not None:
         if causal:
             queries, keys = len(query), len(key)
             # -inf above the diagonal, as fairseq's mask
             mask = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
             causal = False
-        padding = query.new_zeros(key_padding_mask.shape)
-        padding = padding.masked_fill(key_padding_mask, -torch.inf)[:, None, None]
-        mask = padding if mask is None else mask + padding
+        padded = query.new_zeros(padding.shape).masked_fill(padding, -torch.inf)[:, None, None]
+        mask = padded if mask is None else mask + padded
     query, key, value = (split_heads(one, heads) for one in (query, key, value))
     output = functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
