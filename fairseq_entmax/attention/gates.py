@@ -190,8 +190,10 @@ class Gate(nn.Module):
         if prefix + RATIO in state_dict:
             factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
         state_dict[prefix + RATIO] = factors.as_ratio(self.lr_factor)
-        own = [(prefix + name, getattr(self, name)) for name in self.state_dict() if name != RATIO]
-        self.filled = compat.fill_in(state_dict, own)
+        stored = [
+            (prefix + name, getattr(self, name)) for name in self.state_dict() if name != RATIO
+        ]
+        self.filled = compat.fill_in(state_dict, stored)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

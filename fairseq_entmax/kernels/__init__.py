@@ -52,7 +52,7 @@ class UnknownKernelError(ValueError):
 ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
 
 
-_said: set[str] = set()
+_logged: set[str] = set()
 
 
 def chosen() -> str:
@@ -92,22 +92,22 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
 
 
 def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
-    """The module for a part of the work, whose ``takes`` has these arguments; None for torch's."""
-    asked, device = chosen(), tensor.device
-    if asked == TORCH:
-        _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
+    """The module for a part of the work, whose ``supports`` has these arguments; None for torch's."""
+    requested, device = chosen(), tensor.device
+    if requested == TORCH:
+        _log_once("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     dtype = form[0] if form else tensor.dtype
     for kernel in KERNELS.values():
-        is_meant = kernel.device == device.type if asked == AUTO else kernel.name == asked
+        is_meant = kernel.device == device.type if requested == AUTO else kernel.name == requested
         has_kind = kernel.has_structure or not kind
         if is_meant and has_kind and part in kernel.parts and dtype in kernel.dtypes:
-            module = _usable(kernel.name, part, device, asked == kernel.name)
-            if module is None or module.takes(tensor, *form):
+            module = _usable(kernel.name, part, device, requested == kernel.name)
+            if module is None or module.supports(tensor, *form):
                 return module
     if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
         named = f" with structure {kind}" if kind else ""
-        _say(
+        _log_once(
             "the mapping%s runs on torch's own operations for %s on %s, which no kernel is for",
             *(named, dtype, device.type),
         )
@@ -125,13 +125,13 @@ def _usable(name: str, part: str, device: torch.device, is_asked: bool) -> Any:
         )
     if missing:
         cost = f"alpha-entmax runs on torch's own operations {kernel.cost}: %s"
-        _say(cost, missing, level=logging.WARNING)
+        _log_once(cost, missing, level=logging.WARNING)
         return None
-    _say(f"alpha-entmax runs on {kernel.about()}")
+    _log_once(f"alpha-entmax runs on {kernel.about()}")
     return importlib.import_module(kernel.parts[part])
 
 
-def _say(message: str, *values: object, level: int = logging.INFO) -> None:
-    if message not in _said:
-        _said.add(message)
+def _log_once(message: str, *values: object, level: int = logging.INFO) -> None:
+    if message not in _logged:
+        _logged.add(message)
         logger.log(level, message, *values)

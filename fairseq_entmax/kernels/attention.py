@@ -174,8 +174,8 @@ def _gradients_with_graph(
 ) -> list[Tensor | None]:
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
-    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
-    viewed = Inputs(own[0], own[1], own[2], own[3], inputs.settings, inputs.heads)
+    views: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
+    viewed = Inputs(views[0], views[1], views[2], views[3], inputs.settings, inputs.heads)
     query, key, value, epsilon, settings, _ = viewed.apart()
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.float().view(1, -1, 1, 1)
@@ -187,6 +187,6 @@ def _gradients_with_graph(
         probs = probs * dropout.factors(tuple(probs.shape), *chances, probs.device)
     output = (probs @ value.float()).to(query.dtype)
     output = output if inputs.heads is None else join_heads(output)
-    leaves = [one for one, wants in zip(own, wanted, strict=True) if wants]
+    leaves = [one for one, wants in zip(views, wanted, strict=True) if wants]
     found = iter(torch.autograd.grad(output, leaves, grad, create_graph=True))
     return [next(found) if wants else None for wants in wanted]

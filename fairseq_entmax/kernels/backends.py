@@ -27,7 +27,7 @@ class Kernel(NamedTuple):
         name: by which the environment asks for it.
         device: type of the devices for which it is taken where nobody asks.
         dtypes: of what it computes.
-        parts: the module of each part that it has, imported once that is used. ``takes`` of a module
+        parts: the module of each part that it has, imported once that is used. ``supports`` of a module
             says whether it is for a tensor, with the dtype and the size of heads of attention.
         has_structure: whether its rows are for other kinds than ``PLAIN``.
         missing: what is wrong on a device, and what to do; empty where nothing is.

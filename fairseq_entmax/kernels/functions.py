@@ -83,6 +83,6 @@ def _summed(rows: Tensor | None, parameter: Tensor | None) -> Tensor | None:
     sizes = zip(parameter.shape, rows.shape, strict=True)
     shared = [dim for dim, (size, other) in enumerate(sizes) if size == 1 and other != 1]
     if shared:
-        wide = torch.float64 if rows.device.type in ("cpu", "cuda") else rows.dtype
-        rows = rows.sum(shared, keepdim=True, dtype=wide)
+        dtype = torch.float64 if rows.device.type in ("cpu", "cuda") else rows.dtype
+        rows = rows.sum(shared, keepdim=True, dtype=dtype)
     return rows.to(parameter.dtype)

@@ -112,9 +112,9 @@ def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, i
         return scores.new_full((1,), parameter, dtype=torch.float32), inner, 1
     values = parameter.to(scores.device, torch.float32)
     sizes = (1,) * (scores.dim() - values.dim()) + tuple(values.shape)
-    own = [dim for dim, size in enumerate(sizes[:-1]) if size > 1]
-    if own:
-        first, end = own[0], own[-1] + 1
+    varying = [dim for dim, size in enumerate(sizes[:-1]) if size > 1]
+    if varying:
+        first, end = varying[0], varying[-1] + 1
         if sizes[first:end] == tuple(rows[first:end]):
             inner = rows[end:].numel()
         else:  # it varies along several dimensions apart from each other: one for each row

@@ -80,12 +80,12 @@ def gradients(
         difference = (probs[..., :1] * 0.0).expand(scores.shape).contiguous()
         difference.scatter_(-1, places, probs)
     at_target = target[..., None]
-    at_own = difference.gather(-1, at_target)
-    own: float | Tensor = 1.0
+    prob = difference.gather(-1, at_target)
+    share: float | Tensor = 1.0
     if smoothing:
-        own, other, is_masked = shares(scores, smoothing)
+        share, other, is_masked = shares(scores, smoothing)
         difference.sub_(torch.where(is_masked, 0.0, other) if _may_hold(is_masked) else other)
-    return difference.scatter_(-1, at_target, at_own - own).mul_(grad[..., None])
+    return difference.scatter_(-1, at_target, prob - share).mul_(grad[..., None])
 
 
 def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,10 +138,10 @@ def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -
     """``sum_i q_i (z_i - top)``; -inf where the target, at ``distance`` from the top, is masked."""
     if not smoothing:
         return distance
-    own, other, is_masked = shares(scores, smoothing)
+    share, other, is_masked = shares(scores, smoothing)
     total = torch.where(is_masked, 0.0, scores - top).sum(-1)
     others = torch.where(distance == -math.inf, 0.0, total - distance)
-    return own.squeeze(-1) * distance + other.squeeze(-1) * others
+    return share.squeeze(-1) * distance + other.squeeze(-1) * others
 
 
 def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor | None]:

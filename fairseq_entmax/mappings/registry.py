@@ -25,7 +25,7 @@ class NamedMapping:
     """A class, the parameters that its text takes, and those that the name itself stands for."""
 
     mapping: type[Mapping]
-    takes: tuple[str, ...]
+    allowed: tuple[str, ...]
     parameters: Dictionary[str, str]
 
 
@@ -33,14 +33,14 @@ MAPPINGS: dict[str, NamedMapping] = {}
 
 
 def register_mapping(
-    name: str, mapping: type[Mapping], takes: tuple[str, ...] | None = None, **parameters: str
+    name: str, mapping: type[Mapping], allowed: tuple[str, ...] | None = None, **parameters: str
 ) -> None:
     """Give a mapping its name, for every option, file and table.
 
     Args:
         name: what users write: a word of letters, digits, ``_``, ``.`` and ``-``.
         mapping: the class.
-        takes: which of its ``text_parameters`` may stand behind the name; None for all.
+        allowed: which of its ``text_parameters`` may stand behind the name; None for all.
         **parameters: those that the name stands for, such as ``alpha="2"``.
 
     Raises:
@@ -49,13 +49,13 @@ def register_mapping(
     if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
         raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
     MAPPINGS[name] = NamedMapping(
-        mapping, mapping.text_parameters if takes is None else takes, parameters
+        mapping, mapping.text_parameters if allowed is None else allowed, parameters
     )
 
 
-register_mapping("softmax", Entmax, takes=(), alpha="1")
-register_mapping("sparsemax", Entmax, takes=("warmup",), alpha="2")
-register_mapping("entmax15", Entmax, takes=("warmup",), alpha="1.5")
+register_mapping("softmax", Entmax, allowed=(), alpha="1")
+register_mapping("sparsemax", Entmax, allowed=("warmup",), alpha="2")
+register_mapping("entmax15", Entmax, allowed=("warmup",), alpha="1.5")
 register_mapping("entmax", Entmax)
 register_mapping(
     *("fusedmax", Entmax, ("alpha", "tv", "tv_init", "share", "lr_factor", "warmup")),
@@ -107,7 +107,7 @@ class MappingSpec:
             ValueError: a parameter's value is not allowed.
         """
         named = MAPPINGS[self.name]
-        known = {key: value for key, value in (defaults or {}).items() if key in named.takes}
+        known = {key: value for key, value in (defaults or {}).items() if key in named.allowed}
         parameters = {**known, **named.parameters, **self.parameters}
         mapping = named.mapping.from_text(parameters, num_heads, generator)
         for name, values in mapping.head_values().items():
@@ -132,7 +132,7 @@ def parse_mapping(text: str) -> MappingSpec:
             f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}, and what a folder registers "
             f"that --user-dir names"
         )
-    known = MAPPINGS[name].takes
+    known = MAPPINGS[name].allowed
     parameters: dict[str, str] = {}
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))

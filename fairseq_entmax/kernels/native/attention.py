@@ -39,7 +39,7 @@ _MATRICES = struct.Struct("P3l")
 _SHAPE = struct.Struct("5lf3PlqIf")
 
 
-def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
+def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     """Whether the kernels are for queries on this device, in this dtype: float32 on a CPU."""
     return query.device.type == "cpu" and dtype == torch.float32
 

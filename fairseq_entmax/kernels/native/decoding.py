@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fairseq_entmax.kernels.inputs import Cached
 from fairseq_entmax.kernels.native import library
-from fairseq_entmax.kernels.native.rows import takes
+from fairseq_entmax.kernels.native.rows import supports
 
-__all__ = ["step", "takes"]
+__all__ = ["step", "supports"]
 
 # Work that is as much as that of one number of a row of the mapping: numbers of keys and values
 _NUMBERS_OF_HEADS = 16

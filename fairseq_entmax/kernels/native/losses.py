@@ -7,9 +7,9 @@ from torch import Tensor
 
 from fairseq_entmax.kernels.backends import LossParts
 from fairseq_entmax.kernels.native.library import address, check, library, threads_for
-from fairseq_entmax.kernels.native.rows import takes
+from fairseq_entmax.kernels.native.rows import supports
 
-__all__ = ["gradients", "losses", "takes"]
+__all__ = ["gradients", "losses", "supports"]
 
 # Numbers that the backward pass needs of each row: LossRow of losses.h
 NUMBERS_OF_ROW = 4

@@ -14,7 +14,7 @@ from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
 NUMBERS = {PLAIN: 0, TV: 1, OSCAR: 2, PNORM: 3}
 
 
-def takes(scores: Tensor) -> bool:
+def supports(scores: Tensor) -> bool:
     """Whether the kernel is for such scores: float32 on a CPU."""
     return (
         scores.device.type == "cpu"

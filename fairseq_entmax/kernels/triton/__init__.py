@@ -23,7 +23,7 @@ def _missing(device: torch.device) -> str:
         )
     probe = torch.zeros(1, 1, device=device)
     try:
-        if rows.takes(probe):
+        if rows.supports(probe):
             rows.probabilities(probe, PLAIN, 0.5)
     except Exception as error:
         # No C compiler for what launches a kernel, a GPU too old for Triton: it has many ways

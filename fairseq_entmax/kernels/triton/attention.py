@@ -42,7 +42,7 @@ from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
 
 
-def takes(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
+def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     """Whether :func:`attention` is for queries on this device, in this dtype and so wide."""
     return (
         (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))

@@ -53,7 +53,7 @@ def tile_of(keys: int) -> Tile:
 INTERPRETED = not isinstance(forward_kernel, triton.runtime.JITFunction)
 
 
-def takes(scores: Tensor) -> bool:
+def supports(scores: Tensor) -> bool:
     """Whether the kernels are for such scores: float32, float16 or bfloat16 on a CUDA device.
 
     In Triton's interpreter, on a CPU too.

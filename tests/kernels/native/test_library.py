@@ -36,7 +36,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
     """As in a new process, with a cache and a quick compiler of its own, whose runs are logged."""
-    monkeypatch.setattr(kernels, "_said", set())
+    monkeypatch.setattr(kernels, "_logged", set())
     kernels._usable.cache_clear()
     library._try_to_load.cache_clear()
     compiler = tmp_path / "cc"

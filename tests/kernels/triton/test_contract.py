@@ -122,7 +122,7 @@ def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
 @pytest.fixture
 def fresh(monkeypatch):
     """As in a new process."""
-    monkeypatch.setattr(kernels, "_said", set())
+    monkeypatch.setattr(kernels, "_logged", set())
     for cached in (kernels._usable, kernels.KERNELS[kernels.TRITON].missing):
         cached.cache_clear()
     yield monkeypatch
