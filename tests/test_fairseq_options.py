@@ -19,7 +19,7 @@ from fairseq_entmax.checkpoints import load_checkpoint
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.pruning import checkpoint_heads, prune_checkpoint
 from tests import in_process
-from tests.commands import SIZES, SMALL_MODEL
+from tests.commands import ROOT, SIZES, SMALL_MODEL
 from tests.fairseq_rows import ENTMAX, GATES, GENERATION, PRUNED, REFUSALS, RUNS, Run
 
 UPDATES = 3
@@ -44,6 +44,16 @@ TASKS = {
     ],
 }
 PLAIN = Run()
+# What every run here has, and those that are for more than one run
+BESIDE = {"--arch", "--task", "--criterion", "--path", SHARED, "--restore-file", "--finetune-from-model"}
+
+
+def test_the_page_names_options_that_are_run_or_refused_here_alone():
+    text = (ROOT / "docs" / "fairseq_options.md").read_text(encoding="utf-8")
+    works = text.split("## What works")[1].split("## What needs")[0]
+    words = [word for one in RUNS.values() for word in (*one.options, *one.beside)]
+    tried = {word.split("=")[0] for word in (*words, *sum(GENERATION, ()))}
+    assert set(re.findall(r"`(--[a-z][a-z0-9-]*)", works)) <= tried | BESIDE
 
 
 @pytest.fixture(scope="module")

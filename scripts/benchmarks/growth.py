@@ -1,4 +1,4 @@
-"""How the cost of attention on a CPU grows with length, density and threads, as figures.
+"""How the cost of attention on a CPU grows with length and density, as figures.
 
     python scripts/benchmarks/growth.py             # draws what docs/figures/growth.json holds
     python scripts/benchmarks/growth.py --run       # measures first: ten minutes
@@ -10,7 +10,6 @@ figure has the forward pass, and forward and backward pass together, on logarith
     growth_length.svg    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
     growth_density.svg   1,024 keys: alpha 1.4 and scores of standard deviation 0.25 to 8, and for
                          what is here also alpha 1.1 to 2 and scores of standard deviation 1.5
-    growth_threads.svg   8 heads of 1,024 keys, on 1 to all threads
 
 The file holds all numbers and what they were measured on, so that figures can be drawn anew without
 measuring. Drawing needs the package's extra "report".
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_inputs import INDEPENDENT, QUERIES, Case, drawn
-from common import machine, positive, processors, said, write_json
+from common import machine, positive, said, write_json
 from cpu_attention import BMM, HERE, PASSES, SDPA, measure, shown
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
@@ -42,26 +41,22 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 AXES = {
     "length": ("keys", "keys"),
     "density": ("density: keys with a weight, of all", "density"),
-    "threads": ("threads", "threads"),
 }
 ALPHA, SPREAD = 1.4, 1.5
 ALPHAS = [1.1, 1.2, 1.3, 1.5, 1.75, 2.0]
 
 
-def planned(quick: bool) -> Iterator[tuple[str, str, tuple[int, int, int, int], float, float, int]]:
-    """Figure, what is varied in it, shape, spread, alpha and threads."""
+def planned(quick: bool) -> Iterator[tuple[str, str, tuple[int, int, int, int], float, float]]:
+    """Figure, what is varied in it, shape, spread and alpha."""
     tokens, keys, heads, size = (32, 16, 2, 8) if quick else (4096, 1024, 8, 64)
     one = (1, heads, keys, size)
     for length in (8, 16) if quick else (64, 128, 256, 512, 1024, 2048, 4096):
         shape = (tokens // length, heads, length, size)
-        yield "length", "length", shape, SPREAD, ALPHA, 1
+        yield "length", "length", shape, SPREAD, ALPHA
     for spread in (0.5, 4.0) if quick else (0.25, 0.5, 1.0, 1.5, 2.0, 4.0, 8.0):
-        yield "density", "density", one, spread, ALPHA, 1
+        yield "density", "density", one, spread, ALPHA
     for alpha in ALPHAS[-1:] if quick else ALPHAS:
-        yield "density", "alpha", one, SPREAD, alpha, 1
-    powers = [2**n for n in range(10) if 2**n < processors()]
-    for threads in (1, 2) if quick else (*powers, processors()):
-        yield "threads", "threads", one, SPREAD, ALPHA, threads
+        yield "density", "alpha", one, SPREAD, alpha
 
 
 def measured(queries: str, quick: bool, rounds: int, seconds: float) -> list[dict[str, Any]]:
@@ -70,10 +65,10 @@ def measured(queries: str, quick: bool, rounds: int, seconds: float) -> list[dic
     for figure in AXES:
         places: list[dict[str, str]] = []
         points: list[tuple[int, Case]] = []
-        for name, varied, shape, spread, alpha, threads in planned(quick):
+        for name, varied, shape, spread, alpha in planned(quick):
             if name == figure:
                 places.append({"figure": figure, "varied": varied})
-                points.append((threads, drawn(shape, spread, queries, alpha)))
+                points.append((1, drawn(shape, spread, queries, alpha)))
         found = measure(points, rounds, seconds)
         rows += [place | row for place, row in zip(places, found, strict=True)]
     return rows

@@ -90,9 +90,9 @@ def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkey
     run("growth", monkeypatch, "--run", "--quick", "--rounds=1", "--output", tmp_path)
     numbers = (tmp_path / "growth.json").read_text(encoding="utf-8")
     rows = json.loads(numbers)["results"]
-    assert [row["figure"] for row in rows] == ["length"] * 2 + ["density"] * 3 + ["threads"] * 2
+    assert [row["figure"] for row in rows] == ["length"] * 2 + ["density"] * 3
     pictures = sorted(tmp_path.glob("*.svg"))
-    assert [path.stem for path in pictures] == ["growth_density", "growth_length", "growth_threads"]
+    assert [path.stem for path in pictures] == ["growth_density", "growth_length"]
     for path in pictures:
         path.unlink()
     run("growth", monkeypatch, "--output", tmp_path)
