@@ -45,7 +45,15 @@ TASKS = {
 }
 PLAIN = Run()
 # What every run here has, and those that are for more than one run
-BESIDE = {"--arch", "--task", "--criterion", "--path", SHARED, "--restore-file", "--finetune-from-model"}
+BESIDE = {
+    "--arch",
+    "--task",
+    "--criterion",
+    "--path",
+    SHARED,
+    "--restore-file",
+    "--finetune-from-model",
+}
 
 
 def test_the_page_names_options_that_are_run_or_refused_here_alone():

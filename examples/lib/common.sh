@@ -22,12 +22,14 @@ die() {
 
 # logged LOG COMMAND...: ends the script where the command fails, with the end of its log
 logged() {
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || {
-        tail -n 30 "$log" >&2
-        die "$1 failed: its last messages are above, all of them in $log"
-    }
+    "${@:2}" >"$1" 2>&1 || failed "$1" "$?" "$2"
+}
+
+failed() { # LOG STATUS COMMAND
+    tail -n 30 "$1" >&2
+    printf '%s: error: %s ended with status %s; its last messages are above, all of them in %s\n' \
+        "$(basename "$0")" "$3" "$2" "$1" >&2
+    exit "$2"
 }
 
 # A wrong option or value: the exit status that parsers of options use.

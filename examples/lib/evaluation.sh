@@ -45,13 +45,13 @@ begin_evaluation() {
 
 # generate SUBSET TASK TOKENS: $RUN/generate.tmp/generate-SUBSET.txt, of batches of so many tokens
 generate() {
-    rm -rf "$RUN/generate.tmp"
+    rm -rf "$RUN/generate.tmp" "$RUN/generate.log"
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
-    logged "$RUN/generate.log" fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
+    watched "$RUN/generate.log" batches 1 fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
         --task "$2" --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset "$1" \
         --path "$checkpoint" "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} \
         --max-tokens "$3" --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
-        --log-format simple --results-path "$RUN/generate.tmp"
+        --log-format simple --log-interval 1 --results-path "$RUN/generate.tmp"
 }
 
 # end_evaluation FILE...: writes alpha.txt, and prints the files

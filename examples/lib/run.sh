@@ -59,3 +59,11 @@ TEXT
 require_data() {
     [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
 }
+
+# watched LOG UNIT LENGTH COMMAND...: as logged, and says how far the command is: UNIT is updates, epochs or
+# batches, and the log is gone on with
+watched() {
+    local status=0
+    "${@:4}" 2>&1 | python3 "$TOOLS/fairseq_progress.py" "${@:1:3}" || status=${PIPESTATUS[0]}
+    ((status == 0)) || failed "$1" "$status" "$4"
+}

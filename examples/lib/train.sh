@@ -190,19 +190,11 @@ else
 fi
 user_dir=$(fairseq-entmax user-dir)
 
-status=0
-"${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
+watched "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
     "${TASK[@]}" \
     --num-workers 0 --log-format simple --log-interval "$log_interval" \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
-    --save-dir "$checkpoints" --no-epoch-checkpoints \
-    2>&1 | python3 "$TOOLS/training_progress.py" "$log" "$LENGTH_UNIT" "$LENGTH" || status=${PIPESTATUS[0]}
-if ((status != 0)); then
-    tail -n 30 "$log" >&2
-    printf 'train.sh: error: fairseq-train ended with status %s; its last messages are above, all of them in %s\n' \
-        "$status" "$log" >&2
-    exit "$status"
-fi
+    --save-dir "$checkpoints" --no-epoch-checkpoints
 if ((NODE_RANK > 0)); then exit 0; fi
 finish

@@ -1,10 +1,10 @@
-"""examples/tools/training_progress.py: the share that is done and the time left, and the whole log."""
+"""examples/tools/fairseq_progress.py: the share that is done and the time left, and the whole log."""
 
 import io
 import sys
 
+import fairseq_progress
 import pytest
-import training_progress
 
 INNER = "2026-01-01 10:00:00 | INFO | train_inner | epoch 001:  {} / 200 loss=7.2, nll_loss=6.4, num_updates={}, lr=0.1\n"
 VALID = "2026-01-01 10:00:00 | INFO | valid | epoch 001 | valid on 'valid' subset | loss 5.5 | nll_loss 4.25 | num_updates 200\n"
@@ -15,11 +15,11 @@ WARNING = "2026-01-01 10:00:00 | WARNING | fairseq.x | look at this\n"
 def shown(tmp_path, monkeypatch, capsys):
     def of(lines, unit="epochs", length="2", seconds=30.0):
         clock = iter(number * seconds for number in range(100))
-        monkeypatch.setattr(training_progress.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(fairseq_progress.time, "monotonic", lambda: next(clock))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(lines).encode())))
         log = tmp_path / "train.log"
         log.unlink(missing_ok=True)
-        training_progress.main(str(log), unit, length)
+        fairseq_progress.main(str(log), unit, length)
         assert log.read_text() == "".join(lines)
         return capsys.readouterr().out
 
@@ -36,3 +36,10 @@ def test_it_says_how_far_it_is_and_how_long_is_left_about_once_a_minute(shown):
 def test_validations_and_warnings_are_shown_and_nothing_else(shown):
     text = shown(["| INFO | fairseq.tasks | dictionary\n", WARNING, VALID, "Traceback\n"])
     assert text == f"{WARNING}200 updates: validation loss 5.5\n"
+
+
+def test_a_translation_is_told_by_its_batches(shown):
+    lines = [f"INFO:fairseq.logging.progress_bar::  {n:5d} / 40 wps=9\n" for n in (2, 4, 6, 8)]
+    # 2 batches in 30 seconds
+    expected = "4 of 40 batches, 9 min left\n8 of 40 batches, 8 min left\n"
+    assert shown(lines, "batches", "1") == expected

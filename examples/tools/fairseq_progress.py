@@ -1,8 +1,10 @@
-"""What is shown of a training: how far it is, and how long is left; the whole log goes to a file.
+"""What is shown of fairseq-train or fairseq-generate: how far it is, and how long is left.
 
-fairseq-train ... 2>&1 | training_progress.py train.log epochs 6
+fairseq-train ... 2>&1 | fairseq_progress.py train.log epochs 6
+fairseq-generate ... --log-format simple --log-interval 1 2>&1 | fairseq_progress.py generate.log batches 1
 
-On a terminal one line changes; elsewhere there is a line a minute. Warnings are shown too.
+The whole log goes to the file. On a terminal one line changes; elsewhere there is a line a minute.
+Warnings are shown too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from training_logs import LINE
 RAREST = 60.0  # seconds between two lines where nobody watches
 OF_EPOCH = re.compile(r"epoch (\d+): +\d+ / (\d+)")
 UPDATES = re.compile(r"num_updates[ =](\d+)")
-LOSS = re.compile(r"[|,] (?:nll_)?loss[ =]([\d.]+)")
+VALID = re.compile(r"\| valid \|.*?\| (?:nll_)?loss ([\d.]+).*\| num_updates (\d+)")
+OF_BATCHES = re.compile(r": +(\d+) / (\d+) wps=")  # of fairseq-generate
 SHOWN = re.compile(r"\| (WARNING|ERROR|CRITICAL) \||\| INFO \| fairseq_entmax")
 
 
@@ -37,6 +40,18 @@ def show(text: str, stays: bool) -> None:
     print(f"\r{text:<60}" if sys.stdout.isatty() else text, end="\n" if stays else "", flush=True)
 
 
+def position(line: str, unit: str, length: int) -> tuple[int, int] | None:
+    """How many updates or batches are done, and of how many."""
+    if unit == "batches":
+        batches = OF_BATCHES.search(line)
+        return (int(batches[1]), int(batches[2])) if batches else None
+    found = LINE.search(line)
+    epoch, updates = (OF_EPOCH.match(found[2]), UPDATES.search(found[2])) if found else (None, None)
+    if epoch is None or updates is None:
+        return None
+    return int(updates[1]), length * (int(epoch[2]) if unit == "epochs" else 1)
+
+
 def main(path: str, unit: str, length: str) -> None:
     watched = sys.stdout.isatty()
     begin: tuple[int, float] | None = None
@@ -48,21 +63,20 @@ def main(path: str, unit: str, length: str) -> None:
         for line in sys.stdin:
             log.write(line)
             log.flush()
-            found = LINE.search(line)
-            updates = UPDATES.search(found[2]) if found else None
+            valid = VALID.search(line)
             if SHOWN.search(line):
                 show(line.rstrip(), True)
-            elif found and updates and found[1] == "valid" and (loss := LOSS.search(found[2])):
-                show(f"{updates[1]} updates: validation loss {loss[1]}", True)
-            elif found and updates and (epoch := OF_EPOCH.match(found[2])):
-                done, now = int(updates[1]), time.monotonic()
-                total = int(length) * (int(epoch[2]) if unit == "epochs" else 1)
+            elif valid:
+                show(f"{valid[2]} updates: validation loss {valid[1]}", True)
+            elif at := position(line, unit, int(length)):
+                (done, total), now = at, time.monotonic()
                 if begin is None:
                     begin = done, now
                 elif now - last >= (0 if watched else RAREST) and done > begin[0]:
                     last = now
                     left = (now - begin[1]) * max(0, total - done) / (done - begin[0])
-                    show(f"{done:,} of {total:,} updates, {duration(left)} left", not watched)
+                    what = "batches" if unit == "batches" else "updates"
+                    show(f"{done:,} of {total:,} {what}, {duration(left)} left", not watched)
     if watched and begin:
         print()
 
