@@ -31,7 +31,6 @@ INSTALL_FAIRSEQ = (
 warning_filters.hush()  # before fairseq speaks
 try:
     from fairseq.logging import metrics
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "fairseq":
         raise
@@ -154,15 +153,6 @@ def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> Non
         return value(*(each for each in there if each is not None))
 
     metrics.log_derived(name, look, priority=800)
-
-
-def stock_architectures() -> dict[str, Callable[[Any], None]]:
-    """The named architectures of fairseq's ``transformer``, with their functions."""
-    return {
-        name: ARCH_CONFIG_REGISTRY[name]
-        for name in ARCH_MODEL_INV_REGISTRY["transformer"]
-        if name.startswith("transformer")
-    }
 
 
 def fill_in(state_dict: dict[str, Any], parameters: Iterable[tuple[str, Any]]) -> list[str]:

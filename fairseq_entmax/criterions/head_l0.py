@@ -200,12 +200,7 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
 
 
 def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
-    """The settings of the stock criterion in those of one with a penalty.
-
-    Args:
-        settings: what a checkpoint has as ``criterion``, with the name under ``_name``. Those of
-            any other criterion are given back as they are.
-    """
+    """The settings of the stock criterion in those of one with a penalty; others as they are."""
     stock_name = STOCK_NAMES.get(settings.get("_name", ""))
     if stock_name is None:
         return dict(settings)

@@ -172,13 +172,9 @@ def _prune(
     return pruned, report
 
 
-def checkpoint_heads(path: str) -> HeadCounts:
-    """The heads of each layer of a checkpoint; of one with gates, those that are not closed."""
-    return checkpoint_layers(path)[0]
-
-
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``."""
+    """The heads of each layer of a checkpoint, of one with gates those that are not closed; and what
+    :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
     left = remaining_heads(read_model(path), ())
     return left.counts, left.mappings, left.copy
 

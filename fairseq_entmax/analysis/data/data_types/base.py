@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from fairseq import tasks
+from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from fairseq_entmax.analysis.data import GENERATED
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
-from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.batch import Tables, TextTables
 from fairseq_entmax.checkpoints import load_checkpoint
 
 
@@ -23,7 +25,9 @@ class DataType:
         tasks: the names of fairseq's tasks with such data; the first is the one to advise.
         models, data: what its models and its data are called in errors.
         attentions: those that its models have, by which they are told from others.
+        task_class: of fairseq's.
         left_out: measures that mean nothing there.
+        no_parses: why ``--conllu`` has no part there; nothing where it has.
         has_search: whether its models write one text for another, for ``--of generated`` and BLEU.
     """
 
@@ -32,7 +36,9 @@ class DataType:
     models: ClassVar[str]
     data: ClassVar[str]
     attentions: ClassVar[frozenset[str]]
+    task_class: ClassVar[type] = FairseqTask
     left_out: ClassVar[frozenset[str]] = frozenset()
+    no_parses: ClassVar[str] = ""
     has_search: ClassVar[bool] = False
 
     def is_in(self, folder: str) -> bool:
@@ -41,15 +47,15 @@ class DataType:
 
     def has_task(self, task: Any) -> bool:
         """Whether a task of fairseq's is of this kind."""
-        raise NotImplementedError
+        return isinstance(task, self.task_class)
 
     def has_model(self, model: Any) -> bool:
         """Whether a model, or its class, is for data of this kind."""
         return frozenset(getattr(model, "attentions", ())) == self.attentions
 
     def options_of(self, task: Any) -> Any:
-        """The options of a task of fairseq's."""
-        return task.cfg
+        """The options of a task of fairseq's; those for language models have them as arguments."""
+        return task.cfg or task.args
 
     def complete(self, args: Namespace, named: Collection[str]) -> None:
         """Take options of the task, but those given, from the first checkpoint into ``args``."""
@@ -60,9 +66,8 @@ class DataType:
             raise ValueError(
                 f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
             )
-
-    def check_dictionaries(self, args: Namespace) -> None:
-        """Refuse dictionaries that fairseq cannot read."""
+        if args.conllu is not None and self.no_parses:
+            raise ValueError(f"--conllu got {args.conllu!r}: {self.no_parses}: leave it out")
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
@@ -126,6 +131,35 @@ class DataType:
         raise NotImplementedError
 
 
+class TextAlone(DataType):
+    """A text that is source and target.
+
+    ``options``: of the task, those of the checkpoint, if not given; ``stack``: of the model, that reads
+    the text; ``not_counted``: what ``data`` of the document says only of pairs of texts."""
+
+    options: ClassVar[tuple[str, ...]]
+    stack: ClassVar[str]
+    not_counted: ClassVar[tuple[str, ...]]
+
+    def is_in(self, folder: str) -> bool:
+        return os.path.isfile(os.path.join(folder, "dict.txt"))
+
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
+        missing = [name for name in self.options if name not in named]
+        vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
+
+    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+        check_vocabulary(state, path, self.stack, task.source_dictionary)
+
+    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
+        dictionary = task.source_dictionary
+        return TextTables(dictionary, device, {dictionary.bos()}, annotations)
+
+    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
+        nothing = dict.fromkeys(("source_lang", "target_lang", *self.not_counted))
+        return {"kind": self.name, **numbers, **nothing}
+
+
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     """Options of the task as a checkpoint was trained with them; those that it has."""
     found: dict[str, Any] = {}
@@ -144,3 +178,22 @@ def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
     groups.append(state.get("args"))
     return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]
+
+
+def check_vocabulary(
+    state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
+) -> None:
+    """Refuse a checkpoint whose embedding is of another dictionary."""
+    prefix = f"{side}.embed_tokens."
+    # One matrix, or one for each band of an adaptive input
+    rows = [
+        weight.size(0)
+        for name, weight in state["model"].items()
+        if name == f"{prefix}weight"
+        or (name.startswith(f"{prefix}embeddings.") and name.endswith(".0.weight"))
+    ]
+    if rows and sum(rows) + markers != len(dictionary):
+        raise ValueError(
+            f"{path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
+            f"has {len(dictionary)}: give the data that it was trained with"
+        )
