@@ -107,6 +107,30 @@ def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) 
     return dataset.collater([dataset[index] for index in range(len(source))])
 
 
+def course(
+    model: Any, loss_of: Any, optimizer: Any = torch.optim.Adam, lr: float = 1e-2
+) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The losses of four updates, each ``loss_of(model, update)``, and the weights behind them."""
+    moving, losses = optimizer(model.train().parameters(), lr=lr), []
+    for update in range(4):
+        torch.manual_seed(update)
+        loss = loss_of(model, update)
+        moving.zero_grad()
+        loss.backward()
+        moving.step()
+        losses.append(loss.item())
+    return losses, model.state_dict()
+
+
+def said(model: Any, sample: Any, task: Any = None, **options: Any) -> list[list[Any]]:
+    """Tokens and score of every hypothesis of a beam search, by default of three."""
+    task, settings = task or tiny_task(), {"beam": 3, "max_len_a": 0, "max_len_b": 12, **options}
+    generator = task.build_generator([model], Namespace(**settings))
+    torch.manual_seed(0)
+    sentences = task.inference_step(generator, [model], sample)
+    return [[(one["tokens"].tolist(), one["score"].item()) for one in all] for all in sentences]
+
+
 @torch.no_grad()
 def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
     """That a decoder gives the same word by word as for all words at once."""

@@ -108,11 +108,7 @@ class HeadL0Criterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate what batches and workers logged.
-
-        The numbers are those of the stock criterion, the perplexity with them, beside the
-        penalty and a loss that includes it.
-        """
+        """Aggregate what was logged: as the stock criterion, beside the penalty and a loss with it."""
         without = [
             {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
             for log in logging_outputs

@@ -27,11 +27,7 @@ _PLAIN = (
 
 
 def read_literal(text: Any, *scopes: Any) -> Any:
-    """The value of a text, as Python's ``eval`` gives it, where the text is a plain value.
-
-    Plain values are numbers, texts, True, False, None, and tuples, lists and dictionaries of them;
-    they may be added, subtracted, multiplied and divided.
-    """
+    """The value of a text, as Python's ``eval`` gives it, where nothing but plain values is in it."""
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string")
     try:

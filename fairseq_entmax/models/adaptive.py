@@ -60,10 +60,7 @@ def check_stock_options(args: Any) -> None:
 
 
 def seed_of_its_own() -> int:
-    """A seed that follows from torch's but leaves torch's own sequence as it is.
-
-    So models of all mappings start from the same weights with the same seed.
-    """
+    """A seed from torch's sequence, which stays: models of all mappings start from the same weights."""
     with torch.random.fork_rng(devices=[]):
         return int(torch.randint(2**62, ()))
 
@@ -222,10 +219,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     def _draw_gates(self) -> None:
         """Draw the gates of one training pass: by the seed, the update, and the batch in the update.
 
-        With several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
-        the workers draw differently, and ``w`` workers draw what one worker does that makes
-        ``w`` times as many batches an update.
-        """
+        Batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so ``w`` workers draw what one
+        does that makes ``w`` times as many batches an update."""
         if self.pruning_state is None:
             return
         gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
