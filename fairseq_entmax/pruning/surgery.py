@@ -197,8 +197,8 @@ def _cut(
         return {name: weights[name] for name in ("out_proj.bias",) if name in weights}
     if "q_proj.weight" not in weights:
         raise ValueError(
-            f"the checkpoint has no {attention.path}.q_proj.weight: it is of an old fairseq or "
-            f"quantised, and cannot be pruned"
+            f"the checkpoint has no {attention.path}.q_proj.weight: it is quantised or "
+            f"damaged, and cannot be pruned"
         )
     unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
     if unknown and len(kept) < attention.heads:

@@ -156,7 +156,7 @@ class LabelledText(EncoderText):
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
         names = list(model.classification_heads)
-        name = getattr(model, "head_in_use", names[0] if len(names) == 1 else HEAD)
+        name = getattr(model, "head_in_use", HEAD if HEAD in names else names[0])
         output: tuple[Tensor, Any] = model(
             **sample["net_input"], features_only=True, classification_head_name=name
         )
