@@ -47,14 +47,10 @@ class HeadL0Criterion(FairseqCriterion):
 
     In validation the gates are as in generation, and the penalty is that of
     :meth:`HeadPenalty.at_validation`: the loss that chooses the best checkpoint.
-
-    Attributes:
-        name: by which fairseq knows the criterion.
-        stock: the criterion that it is made from.
     """
 
-    name: ClassVar[str]
-    stock: ClassVar[type[FairseqCriterion]]
+    name: ClassVar[str]  # by which fairseq knows it
+    stock: ClassVar[type[FairseqCriterion]]  # which it is made from
 
     def __init__(self, cfg: Any, task: Any) -> None:
         super().__init__(task)

@@ -44,11 +44,7 @@ def read_literal(text: Any, *scopes: Any) -> Any:
 
 
 def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
-
-    A name in a module comes before the built-in of that name, so nothing of fairseq is
-    rewritten, and code outside fairseq keeps Python's ``eval``.
-    """
+    """Give every module of fairseq, imported or yet to be, :func:`evaluate` in front of ``eval``."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             _shadow_eval(module)

@@ -18,28 +18,17 @@ from fairseq_entmax.checkpoints import load_checkpoint
 
 
 class DataType:
-    """One type of data: how it is read, how a model is run on it, and what is said of it.
+    """One type of data: how it is read, how a model is run on it, and what is said of it."""
 
-    Attributes:
-        name: as ``kind`` of the document's ``data`` has it.
-        tasks: the names of fairseq's tasks with such data; the first is the one to advise.
-        models, data: what its models and its data are called in errors.
-        attentions: those that its models have, by which they are told from others.
-        task_class: of fairseq's.
-        left_out: measures that mean nothing there.
-        no_parses: why ``--conllu`` has no part there; nothing where it has.
-        has_search: whether its models write one text for another, for ``--of generated`` and BLEU.
-    """
-
-    name: ClassVar[str]
-    tasks: ClassVar[tuple[str, ...]]
-    models: ClassVar[str]
+    name: ClassVar[str]  # as kind of the document's data has it
+    tasks: ClassVar[tuple[str, ...]]  # of fairseq with such data; the first is the one to advise
+    models: ClassVar[str]  # what they are called in errors, and the data
     data: ClassVar[str]
-    attentions: ClassVar[frozenset[str]]
+    attentions: ClassVar[frozenset[str]]  # of its models, by which they are told from others
     task_class: ClassVar[type] = FairseqTask
-    left_out: ClassVar[frozenset[str]] = frozenset()
-    no_parses: ClassVar[str] = ""
-    has_search: ClassVar[bool] = False
+    left_out: ClassVar[frozenset[str]] = frozenset()  # measures that mean nothing there
+    no_parses: ClassVar[str] = ""  # why --conllu has no part there; nothing where it has
+    has_search: ClassVar[bool] = False  # whether its models write one text for another
 
     def is_in(self, folder: str) -> bool:
         """Whether a folder looks as if it had data of this kind."""
@@ -132,14 +121,11 @@ class DataType:
 
 
 class TextAlone(DataType):
-    """A text that is source and target.
+    """A text that is source and target."""
 
-    ``options``: of the task, those of the checkpoint, if not given; ``stack``: of the model, that reads
-    the text; ``not_counted``: what ``data`` of the document says only of pairs of texts."""
-
-    options: ClassVar[tuple[str, ...]]
-    stack: ClassVar[str]
-    not_counted: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[str, ...]]  # of the task, those of the checkpoint, if not given
+    stack: ClassVar[str]  # of the model, that reads the text
+    not_counted: ClassVar[tuple[str, ...]]  # what the document says of pairs of texts alone
 
     def is_in(self, folder: str) -> bool:
         return os.path.isfile(os.path.join(folder, "dict.txt"))
