@@ -122,13 +122,30 @@ def course(
     return losses, model.state_dict()
 
 
-def said(model: Any, sample: Any, task: Any = None, **options: Any) -> list[list[Any]]:
+def sample() -> Any:
+    """Three pairs of sentences, with padding on the left of a source."""
+    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
+
+
+@torch.no_grad()
+def logits(model: Any) -> torch.Tensor:
+    """Of :func:`sample`."""
+    scores: torch.Tensor = model(**sample()["net_input"])[0]
+    return scores
+
+
+def said(
+    model: Any, sample: Any, task: Any = None, digits: int = 12, **options: Any
+) -> list[list[Any]]:
     """Tokens and score of every hypothesis of a beam search, by default of three."""
     task, settings = task or tiny_task(), {"beam": 3, "max_len_a": 0, "max_len_b": 12, **options}
     generator = task.build_generator([model], Namespace(**settings))
     torch.manual_seed(0)
     sentences = task.inference_step(generator, [model], sample)
-    return [[(one["tokens"].tolist(), one["score"].item()) for one in all] for all in sentences]
+    return [
+        [(one["tokens"].tolist(), round(one["score"].item(), digits)) for one in hypotheses]
+        for hypotheses in sentences
+    ]
 
 
 @torch.no_grad()
