@@ -32,11 +32,8 @@ class Weight(NamedTuple):
 
 
 def weights_of_attentions(paths: Iterable[str]) -> dict[str, Weight]:
-    """The weights of a state dict that are of an attention, by their paths.
-
-    Layers of an encoder or a decoder are numbered by the numbers in their names, and without these in
-    the order of the state dict, which is that of its modules.
-    """
+    """The weights of a state dict that are of an attention, by their paths. Layers go by the numbers in
+    their names, and without these in the order of the state dict."""
     places: dict[str, Place] = {}
     numbers: Counter[tuple[str, str | None]] = Counter()
     matches = [match for match in map(_PATH.fullmatch, paths) if match]

@@ -31,7 +31,6 @@ INSTALL_FAIRSEQ = (
 warning_filters.hush()  # before fairseq speaks
 try:
     from fairseq.logging import metrics
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "fairseq":
         raise
@@ -62,11 +61,10 @@ def follow_trainer(trainer: Any) -> None:
 
 
 def trainer_num_updates() -> int | None:
-    """How many updates the trainer has made that was made last for a model of this package, or None.
+    """How many updates the last trainer of a model of this package has made; None without one.
 
-    It holds in validation too: fairseq tells a model its updates before each step, not the last
-    one's, and the meter of that name stays where a training goes on in the middle of an epoch.
-    """
+    fairseq tells a model its updates before each step alone, and its meter of that name stands still
+    where a training goes on in the middle of an epoch."""
     trainer = None if _trainer is None else _trainer()
     return None if trainer is None else trainer.get_num_updates()
 
@@ -128,12 +126,11 @@ def _are_several() -> bool:
 
 
 @contextmanager
-def stopping_command(*errors: type[Exception]) -> Iterator[None]:
-    """Call :func:`stop_command` on a ``ValueError`` in the block, or these, and raise it."""
-    stopping: tuple[type[Exception], ...] = (ValueError, *errors)
+def stopping_command() -> Iterator[None]:
+    """Call :func:`stop_command` on a ``ValueError`` in the block, and raise it."""
     try:
         yield
-    except stopping as error:
+    except ValueError as error:
         stop_command(error)
         raise
 
@@ -141,12 +138,8 @@ def stopping_command(*errors: type[Exception]) -> Iterator[None]:
 def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> None:
     """Log a metric whose value is worked out only when fairseq shows it.
 
-    Args:
-        name: of the metric.
-        value: of those of the objects that are still there: fairseq keeps its metrics as long as
-            the process lives, but not a model with them.
-        objects: what ``value`` looks at.
-    """
+    ``value`` is of those of the objects that are still there: fairseq keeps its metrics as long as the
+    process lives, and no model is to stay with them."""
     references = [weakref.ref(each) for each in objects]
 
     def look(meters: Any) -> float:
@@ -154,15 +147,6 @@ def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> Non
         return value(*(each for each in there if each is not None))
 
     metrics.log_derived(name, look, priority=800)
-
-
-def stock_architectures() -> dict[str, Callable[[Any], None]]:
-    """The named architectures of fairseq's ``transformer``, with their functions."""
-    return {
-        name: ARCH_CONFIG_REGISTRY[name]
-        for name in ARCH_MODEL_INV_REGISTRY["transformer"]
-        if name.startswith("transformer")
-    }
 
 
 def fill_in(state_dict: dict[str, Any], parameters: Iterable[tuple[str, Any]]) -> list[str]:

@@ -11,17 +11,11 @@ _NUMBERS = re.compile(r"([0-9]{1,6})\s*\.\s*([0-9]{1,6})")
 
 
 class Head(NamedTuple):
-    """One head of a model.
+    """One head of a model."""
 
-    Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        layer: from 0, the bottom.
-        head: from 0, in the order of the checkpoint's projections.
-    """
-
-    attention: str
-    layer: int
-    head: int
+    attention: str  # encoder-self, decoder-self or cross
+    layer: int  # from 0, the bottom
+    head: int  # from 0, in the order of the checkpoint's projections
 
     def __str__(self) -> str:
         return f"{self.attention}:{self.layer}.{self.head}"

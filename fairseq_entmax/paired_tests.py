@@ -20,11 +20,7 @@ def require_scipy() -> Any:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided paired t-test of the scores of documents by two systems.
-
-    Returns:
-        p in [0, 1]; 1 where no score differs.
-    """
+    """p of the two-sided paired t-test of the scores of documents by two systems; 1 where none differs."""
     check_lengths(len(first), [len(second)])
     if list(first) == list(second):
         return 1.0

@@ -19,14 +19,9 @@ def watched(
     is_shown: bool = True,
     unit: str = "",
 ) -> Any:
-    """Iterate over items, and say how far that is.
+    """Iterate over items, and say how far that is; without items, by ``update`` of what is returned.
 
-    Args:
-        items: of any kind; None where what is returned is told by its ``update`` how far it is.
-        what, unit: the work, such as ``relevance``, and what an item is, such as ``sentences``.
-        total: how many items there are; None asks for their length, if they have one.
-        is_shown: False says nothing at all.
-    """
+    ``what`` is the work, such as ``relevance``, and ``unit`` what an item is, such as ``sentences``."""
     from tqdm import tqdm
 
     return tqdm(

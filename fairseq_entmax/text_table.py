@@ -10,11 +10,7 @@ GAP = "  "
 def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Lines of columns, each as wide as its widest cell, without white space at their ends.
 
-    Args:
-        rows: as many cells in each, the first row often titles.
-        left: the columns, from 0, whose cells begin where the column does; those of others, as
-            numbers, end where it does.
-    """
+    Cells of the columns ``left``, from 0, begin where the column does, those of others end with it."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         GAP.join(

@@ -107,6 +107,47 @@ def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) 
     return dataset.collater([dataset[index] for index in range(len(source))])
 
 
+def course(
+    model: Any, loss_of: Any, optimizer: Any = torch.optim.Adam, lr: float = 1e-2
+) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """The losses of four updates, each ``loss_of(model, update)``, and the weights behind them."""
+    moving, losses = optimizer(model.train().parameters(), lr=lr), []
+    for update in range(4):
+        torch.manual_seed(update)
+        loss = loss_of(model, update)
+        moving.zero_grad()
+        loss.backward()
+        moving.step()
+        losses.append(loss.item())
+    return losses, model.state_dict()
+
+
+def sample() -> Any:
+    """Three pairs of sentences, with padding on the left of a source."""
+    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
+
+
+@torch.no_grad()
+def logits(model: Any) -> torch.Tensor:
+    """Of :func:`sample`."""
+    scores: torch.Tensor = model(**sample()["net_input"])[0]
+    return scores
+
+
+def said(
+    model: Any, sample: Any, task: Any = None, digits: int = 12, **options: Any
+) -> list[list[Any]]:
+    """Tokens and score of every hypothesis of a beam search, by default of three."""
+    task, settings = task or tiny_task(), {"beam": 3, "max_len_a": 0, "max_len_b": 12, **options}
+    generator = task.build_generator([model], Namespace(**settings))
+    torch.manual_seed(0)
+    sentences = task.inference_step(generator, [model], sample)
+    return [
+        [(one["tokens"].tolist(), round(one["score"].item(), digits)) for one in hypotheses]
+        for hypotheses in sentences
+    ]
+
+
 @torch.no_grad()
 def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
     """That a decoder gives the same word by word as for all words at once."""

@@ -17,7 +17,7 @@ from torch import distributed
 
 from fairseq_entmax.checkpoints import load_checkpoint
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.pruning import checkpoint_heads, prune_checkpoint
+from fairseq_entmax.pruning import checkpoint_layers, prune_checkpoint
 from tests import in_process
 from tests.commands import ROOT, SIZES, SMALL_MODEL
 from tests.fairseq_rows import ENTMAX, GATES, GENERATION, PRUNED, REFUSALS, RUNS, Run
@@ -226,8 +226,8 @@ def test_options_train_with_entmax_gates_and_after_pruning(name, folder, base, t
         if run.changes_nothing:
             assert training.losses == base.trained[column].losses
         if column == PRUNED:
-            heads = checkpoint_heads(str(pruned))
-            assert checkpoint_heads(str(training.path)) == heads
+            heads = checkpoint_layers(str(pruned))[0]
+            assert checkpoint_layers(str(training.path))[0] == heads
             assert heads["decoder-self"][0] == 2
 
 

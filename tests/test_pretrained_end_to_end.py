@@ -153,15 +153,10 @@ def test_a_roberta_is_analysed_on_masked_words_and_on_labels(
         (text, "masked_lm", roberta),
         (labelled, "sentence_prediction", tuned),
     ):
-        output = tmp_path / task
-        run("fairseq-entmax", "analyze", folder, f"--user-dir={USER_DIR}", f"--task={task}", "--path", path, "--output", output, "--cpu")  # fmt: skip
-        run(
-            "fairseq-entmax",
-            "report",
-            output / "analysis.json",
-            "--output",
-            tmp_path / f"{task}.html",
-        )
+        output = f"--output={tmp_path}/{task}"
+        words = [f"--task={task}", f"--path={path}", output, "--cpu"]
+        run("fairseq-entmax", "analyze", folder, f"--user-dir={USER_DIR}", *words)
+        run("fairseq-entmax", "report", tmp_path / task / "analysis.json", f"{output}.html")
     words = ["--text=And God said", "--data", labelled, "--layer=1", "--bpe=sentencepiece"]
     shown = run("fairseq-entmax", "look", tuned, *words, f"--sentencepiece-model={data}/bpe.model")
     assert "classified as" in shown.stdout
@@ -207,10 +202,8 @@ def test_a_stock_bart_translates_sparsely_is_pruned_and_speaks_by_the_hub(
         "fairseq-entmax",
         "analyze",
         data / "bin",
-        "--path",
-        small,
-        "--output",
-        tmp_path / "a",
+        f"--path={small}",
+        f"--output={tmp_path}/a",
         "--cpu",
     )
     spoken = hub(EntmaxBARTModel, small, data / "bin", data / "bpe.model").eval()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from fairseq_entmax.pruning import checkpoint_heads
+from fairseq_entmax.pruning import checkpoint_layers
 from tests import preloaded
 from tests.commands import COMMANDS, ROOT, SIZES, hypotheses, run
 
@@ -50,7 +50,7 @@ def walked(data, tmp_path_factory):
 
 def test_the_commands_leave_as_many_heads_as_they_ask_for_and_translate_the_test_set(walked):
     folder, result = walked
-    counts = checkpoint_heads(str(folder / "pruned.pt"))
+    counts = checkpoint_layers(str(folder / "pruned.pt"))[0]
     assert sum(map(sum, counts.values())) == 12
     assert len(hypotheses(result.stdout)) == SIZES["test"]
     assert "BLEU" in result.stdout

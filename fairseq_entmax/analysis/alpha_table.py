@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
@@ -23,7 +23,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class LayerValues:
-    """One attention of one layer, also one that pools.
+    """One attention of one layer.
 
     ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
     share what is learned; None of heads apart that lack it. ``are_learned``: which of these are."""
@@ -41,19 +41,17 @@ class LayerValues:
 def model_values(model: SavedModel) -> list[LayerValues]:
     """The values of the heads of a checkpoint of this package, or of its stock counterpart."""
     rows = []
-    mappings = [
-        (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
-        for saved in model.attentions
-    ]
-    for attention, layer, text, heads, mapping in mappings:
-        learned, risen = (mapping.learned, mapping.risen) if mapping else ((), 1.0)
-        row = LayerValues(attention, layer, text, learned, heads, {}, {}, risen)
-        for name, tensor in mapping.head_values().items() if mapping else ():
-            is_shared = len(tensor) == 1 and name in row.learned
-            numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
-            row.values[name] = [None if math.isnan(number) else number for number in numbers]
-            learns = mapping.learns(name)  # type: ignore[union-attr]
-            row.are_learned[name] = learns * (len(numbers) // len(learns))
+    for one in model.attentions:
+        row = LayerValues(one.attention, one.layer, str(one.mapping), (), one.heads, {}, {})
+        mapping = model.mapping(one)
+        if mapping is not None:
+            row = replace(row, learned=mapping.learned, risen=mapping.risen)
+            for name, tensor in mapping.head_values().items():
+                is_shared = len(tensor) == 1 and name in row.learned
+                numbers = (tensor if is_shared else tensor.expand(one.heads)).tolist()
+                row.values[name] = [None if math.isnan(number) else number for number in numbers]
+                learns = mapping.learns(name)
+                row.are_learned[name] = learns * (len(numbers) // len(learns))
         rows.append(row)
     return rows
 

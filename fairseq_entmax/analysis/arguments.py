@@ -82,8 +82,8 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--output",
         metavar="DIR",
-        help="the folder for ablation.json, ablation.tsv and removals.jsonl; a folder with "
-        "removals of the same settings is gone on with",
+        help="the folder for ablation.json and removals.jsonl; a folder with removals of the same "
+        "settings is gone on with",
     )
     group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
     group = parser.add_argument_group("what is removed")

@@ -17,7 +17,7 @@ from torch import Tensor
 from fairseq_entmax import compat
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs, mixture_loss
 from fairseq_entmax.criterions.head_l0 import with_head_l0
-from fairseq_entmax.criterions.sparse_output import check_smoothing
+from fairseq_entmax.criterions.sparse_output import check_smoothing, losses_and_log
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 
@@ -138,16 +138,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
             logged["copy_loss"] = aid.sum()
         if self.report_accuracy:
             logged |= self._accuracy(model, logits, parts, target, is_real)
-        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
-        total = loss.sum() if reduce else loss.reshape(-1, 1)
-        logging_output = {
-            "loss": loss.sum().data if reduce else total.data,
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size,
-            **{name: value.data for name, value in logged.items()},
-        }
-        return total, sample_size, logging_output
+        return losses_and_log(loss, sample["ntokens"], self.sentence_avg, reduce, logged)
 
     def _smoothed(self, nll: Tensor, smooth: Tensor, is_word: Tensor, num_words: int) -> Tensor:
         """fairseq's smoothing, which keeps what falls to a target from the other words."""

@@ -47,14 +47,10 @@ class HeadL0Criterion(FairseqCriterion):
 
     In validation the gates are as in generation, and the penalty is that of
     :meth:`HeadPenalty.at_validation`: the loss that chooses the best checkpoint.
-
-    Attributes:
-        name: by which fairseq knows the criterion.
-        stock: the criterion that it is made from.
     """
 
-    name: ClassVar[str]
-    stock: ClassVar[type[FairseqCriterion]]
+    name: ClassVar[str]  # by which fairseq knows it
+    stock: ClassVar[type[FairseqCriterion]]  # which it is made from
 
     def __init__(self, cfg: Any, task: Any) -> None:
         super().__init__(task)
@@ -108,11 +104,7 @@ class HeadL0Criterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate what batches and workers logged.
-
-        The numbers are those of the stock criterion, the perplexity with them, beside the
-        penalty and a loss that includes it.
-        """
+        """Aggregate what was logged: as the stock criterion, beside the penalty and a loss with it."""
         without = [
             {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
             for log in logging_outputs
@@ -200,12 +192,7 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
 
 
 def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
-    """The settings of the stock criterion in those of one with a penalty.
-
-    Args:
-        settings: what a checkpoint has as ``criterion``, with the name under ``_name``. Those of
-            any other criterion are given back as they are.
-    """
+    """The settings of the stock criterion in those of one with a penalty; others as they are."""
     stock_name = STOCK_NAMES.get(settings.get("_name", ""))
     if stock_name is None:
         return dict(settings)

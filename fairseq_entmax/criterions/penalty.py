@@ -104,10 +104,8 @@ class HeadPenalty:
     def advance(self, gates: Gates, state: PruningState, updates: int) -> None:
         """Bring multipliers and decisions to where they are after ``updates`` updates.
 
-        Can be called several times between two updates. A smaller number than before is a new
-        training that starts from the model of an earlier one: its state is forgotten, and all
-        gates learn again.
-        """
+        A smaller number than before is a new training that starts from the model of an earlier one:
+        its state is forgotten, and all gates learn again."""
         if updates < state.updates:
             state.forget()
             for gate in _all(gates):
@@ -144,10 +142,8 @@ class HeadPenalty:
     def at_validation(self, gates: Gates) -> Tensor:
         """The penalty in validation, which does not change in the course of training: a scalar.
 
-        With a weight, lambda times the expected number of open heads. With a budget, 1 nat for
-        each head until the heads are decided, and then for each one more or fewer than the
-        budget: so a model that has its budget is better than one that is not there yet.
-        """
+        With a weight, lambda times the expected number of open heads. With a budget, 1 nat for each
+        head until they are decided, and then for each one more or fewer than the budget."""
         if self.targets is None:
             return self.weight * _expected(_all(gates)).detach()
         excess = []
@@ -159,11 +155,8 @@ class HeadPenalty:
         return torch.stack(excess).sum().float()
 
     def decide(self, gates: Gates) -> None:
-        """Decide the gates: the budget's number of largest scores open, the others closed.
-
-        Gates without a budget are rounded to what is nearer in evaluation. What is decided
-        already stays.
-        """
+        """Decide the gates, but those that are: the budget's number of largest scores open, the others
+        closed; without a budget what is nearer in evaluation."""
         if all(gate.is_decided for gate in _all(gates)):
             return
         for gate in _all(gates):
@@ -185,10 +178,7 @@ class HeadPenalty:
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
 
     def _begin(self, gates: Gates, state: PruningState) -> None:
-        """Note the heads from which targets go down, unless an earlier process has done so.
-
-        A training that had a weight so far, or targets for other groups, has not.
-        """
+        """Note the heads from which these targets go down, unless an earlier process has done so."""
         if self.targets is None:
             return
         if bool(state.start[1] < 0) != (ALL in self.targets):

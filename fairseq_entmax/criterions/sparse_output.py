@@ -109,10 +109,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         parts = entmax_loss_parts(logits, target, model.output_alpha, self.label_smoothing)
         loss = parts.loss.masked_fill(~is_real, 0.0)
         is_reached = is_real & (parts.target_prob > 0)
-        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
-        total = loss.sum() if reduce else loss.reshape(-1, 1)
         logged = {
-            "loss": total,
             "support": (parts.support * is_real).sum(),
             "reached": is_reached.sum(),
             "n_correct": (logits.detach().argmax(-1).eq(target) & is_real).sum(),
@@ -122,13 +119,7 @@ class EntmaxLossCriterion(FairseqCriterion):
             scores = logits.detach().float()
             of_target = scores.gather(-1, target[..., None]).squeeze(-1)
             logged["nll_loss"] = ((scores.logsumexp(-1) - of_target) * is_real).sum()
-        logging_output = {
-            "ntokens": sample["ntokens"],
-            "nsentences": target.size(0),
-            "sample_size": sample_size,
-            **{name: value.detach() for name, value in logged.items()},
-        }
-        return total, sample_size, logging_output
+        return losses_and_log(loss, sample["ntokens"], self.sentence_avg, reduce, logged)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
@@ -162,6 +153,18 @@ class EntmaxLossCriterion(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Workers may sum what they log."""
         return True
+
+
+def losses_and_log(
+    losses: Tensor, tokens: int, sentence_avg: bool, reduce: bool, logged: dict[str, Tensor]
+) -> tuple[Tensor, int, dict[str, Any]]:
+    """What a criterion returns of the losses ``(batch, words)`` of a batch, and of what it logs."""
+    sentences = losses.size(0)
+    size = sentences if sentence_avg else tokens
+    total = losses.sum() if reduce else losses.reshape(-1, 1)
+    numbers = {"loss": total, **logged}
+    about = {"ntokens": tokens, "nsentences": sentences, "sample_size": size}
+    return total, size, {**about, **{name: one.detach() for name, one in numbers.items()}}
 
 
 def check_smoothing(epsilon: float) -> None:

@@ -27,11 +27,7 @@ _PLAIN = (
 
 
 def read_literal(text: Any, *scopes: Any) -> Any:
-    """The value of a text, as Python's ``eval`` gives it, where the text is a plain value.
-
-    Plain values are numbers, texts, True, False, None, and tuples, lists and dictionaries of them;
-    they may be added, subtracted, multiplied and divided.
-    """
+    """The value of a text, as Python's ``eval`` gives it, where nothing but plain values is in it."""
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string")
     try:
@@ -48,11 +44,7 @@ def read_literal(text: Any, *scopes: Any) -> Any:
 
 
 def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
-
-    A name in a module comes before the built-in of that name, so nothing of fairseq is
-    rewritten, and code outside fairseq keeps Python's ``eval``.
-    """
+    """Give every module of fairseq, imported or yet to be, :func:`evaluate` in front of ``eval``."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             _shadow_eval(module)

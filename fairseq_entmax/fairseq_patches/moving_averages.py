@@ -28,11 +28,7 @@ def average_no_whole_numbers(
 
 
 def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.load_checkpoint``, with its moving average, or the model as it was loaded for one.
-
-    fairseq's own deletes the model's parameters before it starts the average from them, and ends in a
-    ``KeyError`` where the checkpoint has no average.
-    """
+    """``Trainer.load_checkpoint``, with its moving average, or the model as it was loaded for one."""
     config = trainer.cfg.ema
     if not config.store_ema or not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)

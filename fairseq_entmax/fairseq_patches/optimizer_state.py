@@ -43,10 +43,7 @@ def restore_grown_model(
 def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
     """Let optimizers restore their state, in the block, when the model has gained parameters.
 
-    Parameters that are :func:`fairseq_entmax.compat.is_new` have no state in the checkpoint: they
-    start without, as in a new optimizer, and the others get theirs. Where the trainer's model has
-    another learning rate of alpha than the checkpoint, the log says so.
-    """
+    These, by :func:`fairseq_entmax.compat.is_new`, start without, as in a new optimizer."""
     load = FairseqOptimizer.load_state_dict
 
     def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
@@ -93,11 +90,8 @@ def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str,
 
 
 def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Refuse state of another size, which torch would take and stumble over a step later.
-
-    With ``--fp16`` and ``--bf16`` fairseq keeps all parameters in one flat tensor, in which
-    the state of new parameters has no place.
-    """
+    """Refuse state of another size, which torch would take and stumble over a step later: in the one
+    flat tensor of ``--fp16`` and ``--bf16`` the state of new parameters has no place."""
     parameters = [parameter for group in groups for parameter in group["params"]]
     for position, parameter in enumerate(parameters):
         for value in state_dict.get("state", {}).get(position, {}).values():

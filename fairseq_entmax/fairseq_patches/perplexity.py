@@ -1,11 +1,7 @@
 """``fairseq-eval-lm`` of a model that gives words probability exactly zero.
 
-fairseq means to leave such words out of its sum, and to say so. But its message ends in a
-traceback for each sample, the perplexity that it prints is that of the other words, and with
-``--output-word-probs`` it is out of step. Here the tokens are counted, and the perplexity is
-infinite, as it is; lists of words show NaN for what is impossible.
-
-Without it: the perplexity leaves out words of probability zero, and each sample logs a traceback.
+Without it: the perplexity leaves out words of probability zero, each sample logs a traceback, and
+``--output-word-probs`` is out of step.
 Remove when: ``fairseq-eval-lm`` counts them.
 """
 
@@ -26,9 +22,7 @@ EVALUATION = "fairseq_cli.eval_lm"
 def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fairseq's ``eval_lm``, whose loss is infinite where a word has probability zero.
 
-    Logs how many tokens have, and the perplexity of the others. Where none has, everything is as
-    fairseq gives it.
-    """
+    Logs how many tokens have, and the perplexity of the others; lists of words show NaN for them."""
     namespace: dict[str, Any] = eval_lm.__globals__
     scores: list[Tensor] = []
     make = namespace["SequenceScorer"]

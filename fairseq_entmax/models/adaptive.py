@@ -36,7 +36,6 @@ from fairseq_entmax.mappings import entmax
 from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models import config
 from fairseq_entmax.models.feature import ModelOptions
-from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS, MAPPING_OPTIONS
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.initial_checkpoint import heads_of_start, start_of_heads
 from fairseq_entmax.models.restoring import Restoring
@@ -61,10 +60,7 @@ def check_stock_options(args: Any) -> None:
 
 
 def seed_of_its_own() -> int:
-    """A seed that follows from torch's but leaves torch's own sequence as it is.
-
-    So models of all mappings start from the same weights with the same seed.
-    """
+    """A seed from torch's sequence, which stays: models of all mappings start from the same weights."""
     with torch.random.fork_rng(devices=[]):
         return int(torch.randint(2**62, ()))
 
@@ -126,15 +122,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return ModelOptions(args, cls.attentions, cls.features)
 
     @classmethod
-    def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
-        """Options without those of attentions that models of the class do not have."""
-        others = set(ATTENTIONS) - set(cls.attentions)
-        foreign = {
-            options_of[name] for options_of in (HEADS_OPTIONS, MAPPING_OPTIONS) for name in others
-        }
-        return {option: value for option, value in options.items() if option not in foreign}
-
-    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
@@ -149,7 +136,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            of_start = cls._own_options(heads_of_start(prepared))
+            of_start = heads_of_start(prepared)
             if of_start:
                 start, text = start_of_heads(prepared), config.as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, text)
@@ -232,10 +219,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     def _draw_gates(self) -> None:
         """Draw the gates of one training pass: by the seed, the update, and the batch in the update.
 
-        With several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
-        the workers draw differently, and ``w`` workers draw what one worker does that makes
-        ``w`` times as many batches an update.
-        """
+        Batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so ``w`` workers draw what one
+        does that makes ``w`` times as many batches an update."""
         if self.pruning_state is None:
             return
         gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
@@ -269,8 +254,13 @@ def architecture(
     return defaults
 
 
-def register_counterparts(stock: str, model_class: type[AdaptiveModel]) -> None:
-    """Register a counterpart of each architecture of a stock model, by its name with ``entmax_``."""
+def register_counterparts(
+    stock: str,
+    model_class: type[AdaptiveModel],
+    prefix: str = "entmax_",
+    adapted: Callable[[Any], Any] = lambda stock_defaults: stock_defaults,
+) -> None:
+    """Register a counterpart of each architecture of a stock model, by its name with a prefix."""
     for name in ARCH_MODEL_INV_REGISTRY[stock]:
-        defaults = architecture(model_class, ARCH_CONFIG_REGISTRY[name])
-        register_model_architecture(f"entmax_{stock}", f"entmax_{name}")(defaults)
+        defaults = architecture(model_class, adapted(ARCH_CONFIG_REGISTRY[name]))
+        register_model_architecture(prefix + stock, prefix + name)(defaults)

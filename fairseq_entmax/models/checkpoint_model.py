@@ -120,10 +120,7 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
         options = model_class.attention_options_of(args)
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
-    if model_class.attentions == (ENCODER_SELF,):
-        # As fairseq renames, when it loads them, the weights of a RoBERTa of older releases
-        renamed = {re.sub("^decoder", "encoder", key): one for key, one in state["model"].items()}
-        state = {**state, "model": renamed}
+    state = {**state, "model": _as_today(state["model"], model_class)}
     attentions = _attentions(state["model"], options)
     return SavedModel(path, state, str(named), model_class, args, options, attentions)
 
@@ -135,6 +132,21 @@ def as_ours(settings: Any) -> None:
         settings.attn_mapping = "softmax"
         name = f"{PREFIX}{name}"
     settings.arch = name
+
+
+def _as_today(weights: dict[str, Tensor], model_class: Any) -> dict[str, Tensor]:
+    """Weights that older releases of fairseq saved, as it renames and splits them when it loads them."""
+    found: dict[str, Tensor] = {}
+    for key, value in weights.items():
+        if model_class.attentions == (ENCODER_SELF,):
+            key = re.sub("^decoder", "encoder", key)
+        start, together, kind = key.rpartition("in_proj_")
+        if together:
+            parts = zip("qkv", value.chunk(3), strict=True)
+            found |= {f"{start}{part}_proj.{kind}": one for part, one in parts}
+        else:
+            found[key] = value
+    return found
 
 
 def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[SavedAttention, ...]:

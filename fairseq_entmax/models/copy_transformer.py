@@ -15,20 +15,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from fairseq import utils
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    register_model,
+    register_model_architecture,
+)
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
-from fairseq_entmax.models.adaptive import architecture
+from fairseq_entmax.models.adaptive import architecture, register_counterparts
 from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
     EntmaxTransformerEncoder,
     EntmaxTransformerModel,
-    register_architectures,
 )
 from fairseq_entmax.models.features.copying import Copying
 
@@ -308,10 +311,10 @@ def _opennmt(args: Any) -> None:
     of_sides = {f"{side}_{name}": sizes[name] for side in ("encoder", "decoder") for name in sizes}
     for name, value in {**of_sides, "share_all_embeddings": True}.items():
         setattr(args, name, getattr(args, name, value))
-    compat.stock_architectures()["transformer"](args)
+    ARCH_CONFIG_REGISTRY["transformer"](args)
 
 
-register_architectures("entmax_copy_transformer", EntmaxCopyTransformerModel)
+register_counterparts("transformer", EntmaxCopyTransformerModel, "entmax_copy_")
 register_model_architecture("entmax_copy_transformer", "entmax_copy_transformer_opennmt")(
     architecture(EntmaxCopyTransformerModel, _opennmt)
 )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 from fairseq.distributed import fsdp_wrap
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import register_model
 from fairseq.models.transformer import (
     TransformerConfig,
     TransformerDecoderBase,
@@ -25,12 +25,11 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
 from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
-from fairseq_entmax.models.adaptive import AdaptiveModel, architecture, seed_of_its_own
+from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts, seed_of_its_own
 from fairseq_entmax.models.feature import ModelOptions
 
 installing.install()
@@ -156,12 +155,4 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         )
 
 
-def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
-    """Register a counterpart of each architecture of fairseq's ``transformer``, by its name."""
-    prefix = name.removesuffix("transformer")
-    for stock_name, stock_defaults in compat.stock_architectures().items():
-        defaults = architecture(model_class, stock_defaults)
-        register_model_architecture(name, prefix + stock_name)(defaults)
-
-
-register_architectures("entmax_transformer", EntmaxTransformerModel)
+register_counterparts("transformer", EntmaxTransformerModel)

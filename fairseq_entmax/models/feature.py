@@ -42,17 +42,7 @@ class Feature:
 
 
 class ModelOptions:
-    """The options of one model, checked against each other.
-
-    Attributes:
-        attentions: those that the model has.
-        features: the model's, by their names.
-        specs, heads: the mapping of each attention in each layer from the bottom, and its heads.
-        places: how many heads the width of a layer has place for.
-        mapping_defaults: what a mapping's text is taken to say where it does not.
-        output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
-        copy: the feature of this name; None where the model has none.
-    """
+    """The options of one model, checked against each other."""
 
     def __init__(
         self, args: Any, attentions: Sequence[str], features: Iterable[type[Feature]]
@@ -60,13 +50,16 @@ class ModelOptions:
         self.attentions = tuple(attentions)
         self.features: dict[str, Any] = {one.name: one.read(args) for one in features}
         attention = self.features["attention"]
+        # Of each attention in each layer, from the bottom
         self.specs: dict[str, list[LayerSpec]] = attention.specs
         self.heads: dict[str, list[int]] = attention.heads
-        self.places: dict[str, int] = attention.places
+        self.places: dict[str, int] = attention.places  # for heads in the width of a layer
+        # What a mapping's text is taken to say where it does not
         self.mapping_defaults: dict[str, Any] = attention.mapping_defaults
         self.copy = self.features.get("copy")
         for feature in self.features.values():
             feature.fit(self, args)
+        # Of the mapping from scores of words to their probabilities; 1 is softmax
         self.output_alpha: float = self.features["output"].output_alpha
 
 

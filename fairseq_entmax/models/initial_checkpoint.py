@@ -20,12 +20,9 @@ from fairseq_entmax.models.features.copying import Copying
 def heads_of_start(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
-    Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
-    that of the model which was pruned. Where both models copy, so are the heads to copy by, as heads
-    that are left have other numbers than before, unless ``--copy-layer`` names another layer.
-
-    Nothing where options say how many heads there are, and where training starts from nothing, or
-    from what was not pruned or cannot be read (fairseq says so when it loads it).
+    With them come the mappings of heads apart, if ``--attn-mapping`` is that of the model which was
+    pruned, and the heads to copy by, which have other numbers than before. Nothing where options say
+    how many heads there are, or where training starts from nothing that was pruned and can be read.
     """
     path = start_of_heads(args)
     try:

@@ -11,27 +11,19 @@ from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
+from unittest import mock
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_INV_REGISTRY,
-    register_model,
-    register_model_architecture,
-    transformer_lm,
-)
-from fairseq.models.transformer import TransformerConfig, TransformerDecoder
+from fairseq.models import register_model, transformer_lm
+from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from omegaconf import OmegaConf, open_dict
-from torch import Tensor, nn
+from torch import nn
 
-from fairseq_entmax.attention import mark_future_mask
-from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.attentions import DECODER_SELF
-from fairseq_entmax.models.adaptive import AdaptiveModel, architecture
+from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts
 from fairseq_entmax.models.config import add_arguments
-from fairseq_entmax.models.entmax_transformer import wrap_layers
+from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder, wrap_layers
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 
@@ -42,33 +34,14 @@ BORROWED = {
 }
 
 
-class EntmaxLanguageModelDecoder(Scriptable, TransformerDecoder):
-    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
-
-    scriptable_class = TransformerDecoder
-
-    def build_decoder_layer(self, args: Any, no_encoder_attn: bool = False) -> nn.Module:
-        return TransformerDecoderLayerBase(TransformerConfig.from_namespace(args), no_encoder_attn)
-
-    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        return mark_future_mask(super().buffered_future_mask(tensor))
-
-
-class _LanguageModel(TransformerLanguageModel):
-    """fairseq's ``transformer_lm``, which names its decoder in the code, with the decoder above."""
-
-    @classmethod
-    def build_model(cls, args: Any, task: Any) -> Any:
-        stock = transformer_lm.TransformerDecoder
-        transformer_lm.TransformerDecoder = EntmaxLanguageModelDecoder
-        try:
-            return super().build_model(args, task)
-        finally:
-            transformer_lm.TransformerDecoder = stock
+def _decoder(args: Any, *parts: Any, **options: Any) -> EntmaxTransformerDecoder:
+    decoder = EntmaxTransformerDecoder(TransformerConfig.from_namespace(args), *parts, **options)
+    decoder.args = args  # as fairseq's has them
+    return decoder
 
 
 @register_model("entmax_transformer_lm")
-class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
+class EntmaxTransformerLanguageModel(AdaptiveModel, TransformerLanguageModel):
     """fairseq's ``transformer_lm`` with alpha-entmax attention, for the task ``language_modeling``.
 
     Takes every option of fairseq's ``transformer_lm``, and those of
@@ -108,7 +81,9 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        model = super().build_model(args, task)
+        # fairseq names its decoder in the code
+        with mock.patch.object(transformer_lm, "TransformerDecoder", _decoder):
+            model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
 
@@ -150,8 +125,4 @@ def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
     return defaults
 
 
-for _name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
-    if _name.startswith("transformer_lm"):
-        register_model_architecture("entmax_transformer_lm", f"entmax_{_name}")(
-            architecture(EntmaxTransformerLanguageModel, _plainly(ARCH_CONFIG_REGISTRY[_name]))
-        )
+register_counterparts("transformer_lm", EntmaxTransformerLanguageModel, adapted=_plainly)

@@ -5,7 +5,6 @@ from fairseq_entmax.pruning.evidence import Choice
 from fairseq_entmax.pruning.surgery import (
     HeadCounts,
     PruningReport,
-    checkpoint_heads,
     checkpoint_layers,
     prune_checkpoint,
     prune_state,
@@ -16,7 +15,6 @@ __all__ = [
     "Head",
     "HeadCounts",
     "PruningReport",
-    "checkpoint_heads",
     "checkpoint_layers",
     "parse_heads",
     "prune_checkpoint",

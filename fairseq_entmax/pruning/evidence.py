@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.penalty import ALL
 from fairseq_entmax.criterions.penalty_options import parse_targets
 from fairseq_entmax.head_names import Head, parse_heads
@@ -104,6 +104,5 @@ def _of_analysis(document: Any, name: str) -> dict[Head, float]:
     return {
         Head(one["attention"], one["layer"], number): float(head[name])
         for one in model["attentions"]
-        if one["attention"] in ATTENTIONS
         for number, head in enumerate(one["heads"])
     }

@@ -44,28 +44,18 @@ PROJECTIONS = ("q_proj.", "k_proj.", "v_proj.", "out_proj.")
 
 @dataclass(frozen=True)
 class PruningReport:
-    """What pruning did, before and after.
-
-    Attributes:
-        heads_before, heads_after: the heads of each layer.
-        parameters_before, parameters_after: their number, gates included; shared ones count once.
-        weight_bytes_before, weight_bytes_after: bytes of the parameters.
-        undecided: heads whose gate is strictly between 0 and 1, with the gate. It was folded
-            into the output projection.
-        mappings_after: the mappings of the layers of each attention whose heads are apart, or
-            were before pruning, of the result.
-        copy_after: the options of the copy, of the result; none where it does not copy.
-    """
+    """What pruning did, before and after."""
 
     heads_before: HeadCounts
     heads_after: HeadCounts
-    parameters_before: int
+    parameters_before: int  # gates included; shared ones count once
     parameters_after: int
     weight_bytes_before: int
     weight_bytes_after: int
-    undecided: dict[Head, float]
+    undecided: dict[Head, float]  # gates between 0 and 1, folded into the output projection
+    # Of each attention whose heads are apart, or were before pruning
     mappings_after: Mappings = field(default_factory=dict)
-    copy_after: dict[str, str] = field(default_factory=dict)
+    copy_after: dict[str, str] = field(default_factory=dict)  # options of the copy
 
 
 def prune_checkpoint(
@@ -172,13 +162,9 @@ def _prune(
     return pruned, report
 
 
-def checkpoint_heads(path: str) -> HeadCounts:
-    """The heads of each layer of a checkpoint; of one with gates, those that are not closed."""
-    return checkpoint_layers(path)[0]
-
-
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``."""
+    """The heads of each layer of a checkpoint, of one with gates those that are not closed; and what
+    :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
     left = remaining_heads(read_model(path), ())
     return left.counts, left.mappings, left.copy
 
@@ -201,8 +187,8 @@ def _cut(
         return {name: weights[name] for name in ("out_proj.bias",) if name in weights}
     if "q_proj.weight" not in weights:
         raise ValueError(
-            f"the checkpoint has no {attention.path}.q_proj.weight: it is of an old fairseq or "
-            f"quantised, and cannot be pruned"
+            f"the checkpoint has no {attention.path}.q_proj.weight: it is quantised or "
+            f"damaged, and cannot be pruned"
         )
     unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
     if unknown and len(kept) < attention.heads:

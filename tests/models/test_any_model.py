@@ -40,6 +40,7 @@ def scores_of(model):
 
 
 def test_attentions_of_a_speech_model_get_mappings_gates_and_learn_their_alphas(args):
+    torch.manual_seed(1)
     args.head_gates = "cross"
     model = Speech.build_model(args, tiny_task()).train()
     modules = {(name, layer): module for name, layer, module in attention_modules(model)}

@@ -6,11 +6,11 @@ import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
-from fairseq.models import ARCH_CONFIG_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
-from fairseq_entmax import compat
-from tests.support import batch, build_model, spread_scores, tiny_task
+from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel, EntmaxTransformerModel
+from tests.support import batch, build_model, course, said, spread_scores, tiny_task
 
 
 def pair(**options):
@@ -24,19 +24,6 @@ def test_the_same_seed_gives_the_same_weights_whatever_the_mapping(mapping):
     stock = build_model("transformer").state_dict()
     ours = build_model("entmax_transformer", attn_mapping=mapping).state_dict()
     assert all(torch.equal(ours[name], value) for name, value in stock.items())
-
-
-def course(model, criterion):
-    """The losses of some updates, and the weights behind them."""
-    optimizer, losses = torch.optim.SGD(model.train().parameters(), lr=0.02), []
-    for step in range(4):
-        torch.manual_seed(step)
-        loss, size, _ = criterion(model, batch([9, 7, 4], [6, 8, 5]))
-        optimizer.zero_grad()
-        (loss / size).backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, model.state_dict()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +52,14 @@ def test_training_takes_the_course_of_fairseqs(options):
     criterion = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1)
     if "adaptive_softmax_cutoff" in options:
         criterion = AdaptiveLoss(tiny_task(), False)
-    (losses, weights), (expected, of_stock) = (course(model, criterion) for model in (ours, stock))
+
+    def loss_of(model, update):
+        loss, size, _ = criterion(model, batch([9, 7, 4], [6, 8, 5]))
+        return loss / size
+
+    (losses, weights), (expected, of_stock) = (
+        course(model, loss_of, torch.optim.SGD, lr=0.02) for model in (ours, stock)
+    )
     assert losses == pytest.approx(expected, rel=1e-6)
     assert losses[-1] < losses[0] or "quant_noise_pq" in options
     for name, value in of_stock.items():
@@ -73,22 +67,28 @@ def test_training_takes_the_course_of_fairseqs(options):
 
 
 def test_translations_are_those_of_fairseq():
-    task = tiny_task()
-    found = []
-    for model in pair():
-        spread_scores(model)
-        generator = task.build_generator([model], Namespace(beam=4, max_len_a=0, max_len_b=12))
-        hypotheses = task.inference_step(generator, [model], batch([9, 7, 4], [6, 8, 5]))
-        found.append([[hypo["tokens"].tolist() for hypo in sentence] for sentence in hypotheses])
-    assert found[0] == found[1]
+    found = [said(spread_scores(model), batch([9, 7, 4], [6, 8, 5]), beam=4) for model in pair()]
+    first, second = ([[tokens for tokens, _ in one] for one in sentences] for sentences in found)
+    assert first == second
 
 
-def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
-    stock = compat.stock_architectures()
-    assert {"transformer", "transformer_iwslt_de_en", "transformer_tiny"} <= set(stock)
-    for name in stock:
+@pytest.mark.parametrize(
+    ("stock", "number", "model_class"),
+    [
+        ("transformer", 8, EntmaxTransformerModel),
+        ("roberta", 5, EntmaxRobertaModel),
+        ("bart", 5, EntmaxBARTModel),
+    ],
+)
+def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults(
+    stock, number, model_class
+):
+    names = ARCH_MODEL_INV_REGISTRY[stock]
+    assert len(names) >= number
+    for name in names:
         ours, theirs = Namespace(), Namespace()
         ARCH_CONFIG_REGISTRY[f"entmax_{name}"](ours)
         ARCH_CONFIG_REGISTRY[name](theirs)
         assert vars(theirs).items() <= vars(ours).items()
         assert ours.attn_mapping == "entmax"
+        assert ARCH_MODEL_REGISTRY[f"entmax_{name}"] is model_class

@@ -1,15 +1,14 @@
 """Decoding, step by step and with a beam, against the whole pass."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 
 from tests.support import (
     EVERY_MAPPING,
     assert_steps_equal_the_whole_pass,
-    batch,
     build_model,
+    said,
+    sample,
     spread_scores,
     tiny_task,
 )
@@ -20,19 +19,6 @@ UNEVEN = {
     "cross_attn_heads": "4,0",
 }
 NONE = dict.fromkeys(UNEVEN, 0)
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
-
-
-def translate(model, beam, max_len=10):
-    task = tiny_task()
-    generator = task.build_generator([model], Namespace(beam=beam, max_len_a=0, max_len_b=max_len))
-    return [
-        [(one["tokens"].tolist(), round(one["score"].item(), 4)) for one in sentence]
-        for sentence in task.inference_step(generator, [model], sample())
-    ]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +48,9 @@ def test_steps_and_sentences_alone_give_what_all_together_give(mapping, heads):
 )
 def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, heads):
     model = spread_scores(build_model(attn_mapping=mapping, **heads))
-    plain = translate(model, beam=4)
+    plain = said(model, sample(), beam=4, digits=4)
     model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
-    assert translate(model, beam=4) == plain
+    assert said(model, sample(), beam=4, digits=4) == plain
 
 
 @pytest.mark.parametrize(

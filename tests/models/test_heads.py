@@ -15,7 +15,7 @@ from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import checkpoint_model as start_module
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
-from tests.support import TINY, batch, build_model, tiny_task
+from tests.support import TINY, batch, build_model, logits, sample, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 UNEVEN = dict(zip(HEADS_OPTIONS.values(), ("1,3", "0,2", "4,0"), strict=True))
@@ -36,15 +36,6 @@ def trainer(monkeypatch):
     monkeypatch.setattr(distributed_utils, "get_global_rank", lambda: trainer.rank)
     monkeypatch.setattr(distributed_utils, "get_global_world_size", lambda: trainer.workers)
     return trainer
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
-
-
-def logits(model):
-    with torch.no_grad():
-        return model(**sample()["net_input"])[0]
 
 
 def gradients(model):

@@ -13,7 +13,13 @@ from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
-from tests.support import EVERY_MAPPING, assert_steps_equal_the_whole_pass, spread_scores
+from tests.support import (
+    EVERY_MAPPING,
+    assert_steps_equal_the_whole_pass,
+    course,
+    said,
+    spread_scores,
+)
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
 
@@ -70,41 +76,20 @@ def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
     ids=lambda value: next(iter(value), "plain") if isinstance(value, dict) else "",
 )
 def test_several_updates_have_fairseqs_losses_to_the_bit(options, criterion):
-    courses = []
-    for model in pair(**options, **DROPOUT):
-        model.train()
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        losses = []
-        for update in range(4):
-            torch.manual_seed(update)
-            loss = loss_of(model, text_batch(seed=update % 2), criterion)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        courses.append((losses, model.state_dict()))
-    (ours, our_weights), (stock, stock_weights) = courses
+    (ours, our_weights), (stock, stock_weights) = (
+        course(model, lambda one, update: loss_of(one, text_batch(seed=update % 2), criterion))
+        for model in pair(**options, **DROPOUT)
+    )
     assert ours == stock
     assert ours[2] < 0.95 * ours[0]
     names = [name for name in stock_weights if not name.endswith("_float_tensor")]
     assert all(torch.equal(our_weights[name], stock_weights[name]) for name in names)
 
 
-def generated(model, **options):
-    task, sample = text_task(), text_batch((4, 4, 4))
-    settings = Namespace(beam=3, max_len_a=0, max_len_b=12, **options)
-    generator = task.build_generator([model], settings)
-    torch.manual_seed(0)
-    hypotheses = task.inference_step(generator, [model], sample)
-    return [
-        [(one["tokens"].tolist(), one["score"].item()) for one in sentence]
-        for sentence in hypotheses
-    ]
-
-
 @pytest.mark.parametrize("options", [{}, {"sampling": True, "sampling_topk": 5}])
 def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
-    ours, stock = (generated(spread_scores(model), **options) for model in pair())
+    sample = text_batch((4, 4, 4))
+    ours, stock = (said(spread_scores(model), sample, text_task(), **options) for model in pair())
     assert ours == stock
     prefixes = text_batch((4, 4, 4))["net_input"]["src_tokens"]
     for prefix, sentence in zip(prefixes.tolist(), ours, strict=True):

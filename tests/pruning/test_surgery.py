@@ -14,7 +14,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
-from tests.support import TINY, batch, build_model, spread_scores, tiny_task
+from tests.support import TINY, build_model, logits, said, sample, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -83,22 +83,8 @@ def rebuilt(state):
     return model.eval()
 
 
-def sample():
-    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
-
-
-def logits(model):
-    with torch.no_grad():
-        return model(**sample()["net_input"])[0]
-
-
 def translations(model):
-    arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
-    generator = tiny_task().build_generator([model], arguments)
-    return [
-        [(hypo["tokens"].tolist(), round(hypo["score"].item(), 4)) for hypo in sentence]
-        for sentence in tiny_task().inference_step(generator, [model], sample())
-    ]
+    return said(model, sample(), max_len_b=7, digits=4)
 
 
 def without(model, heads):

@@ -38,7 +38,7 @@ from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_sc
 
 logger = logging.getLogger(__name__)
 
-JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
+JOURNAL, JSON = "removals.jsonl", "ablation.json"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> None:
     os.makedirs(args.output, exist_ok=True)
     folder = Path(args.output)
     with Journal(str(folder / JOURNAL), settings, args.overwrite) as journal:
-        for name in (JSON, TSV) if args.overwrite else ():
-            (folder / name).unlink(missing_ok=True)
+        if args.overwrite:
+            (folder / JSON).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
         compared = results.compare(
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> None:
         **compared,
     }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
+    write_together({folder / JSON: text.encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
 

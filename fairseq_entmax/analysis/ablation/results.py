@@ -145,18 +145,6 @@ def _p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def as_tsv(document: Dictionary[str, Any]) -> str:
-    """The same with all digits and tabs between columns; unknown values are empty."""
-    columns = [(score, field) for score in document["unchanged"] for field in _FIELDS]
-    lines = ["\t".join(["removed", *(f"{score}_{field}" for score, field in columns)])]
-    unchanged = {score: {"value": value} for score, value in document["unchanged"].items()}
-    for removal in [{"heads": [], **unchanged}, *document["removals"]]:
-        values = [(removal[score] or {}).get(field) for score, field in columns]
-        cells = ["" if value is None else repr(value) for value in values]
-        lines.append("\t".join([text_of(removal["heads"]), *cells]))
-    return "\n".join(lines) + "\n"
-
-
 def bleu_metric(tokenize: str | None, language: str) -> Any:
     """sacreBLEU's BLEU."""
     from sacrebleu.metrics import BLEU

@@ -97,8 +97,15 @@ def configuration(args: Namespace) -> Any:
 def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries."""
     kind = data_types.type_named(args.task)
-    kind.check_dictionaries(args)
-    return kind.setup_task(args, configuration(args).task)
+    config = configuration(args).task
+    try:
+        return kind.setup_task(args, config)
+    except Exception as error:  # fairseq raises plain Exception, too
+        languages = ", or give --source-lang and --target-lang as they are in its file names"
+        raise ValueError(
+            f"the dictionaries in {args.data} cannot be read ({reason(error)}): run fairseq-preprocess "
+            f"again{languages * kind.has_search}"
+        ) from error
 
 
 def load_task(
@@ -135,12 +142,12 @@ def load_task(
 def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder."""
     kind = data_types.type_of_task(task)
-    folder = kind.options_of(task).data
     try:
         task.load_dataset(subset)
     except Exception as error:  # whatever fairseq makes of a file that is damaged or not there
         raise ValueError(
-            f"--gen-subset got {subset!r}, of which there is no data that can be read in {folder}: "
+            f"--gen-subset got {subset!r}, of which there is no data that can be read in "
+            f"{kind.options_of(task).data}: "
             f"{reason(error)}"
         ) from error
     dataset = task.dataset(subset)

@@ -80,13 +80,7 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
     if not path.is_file():
         return []
     try:
-        read = [
-            {
-                "update": line["update"],
-                "values": {at: line[name][at] for at in ATTENTIONS if at in line[name]},
-            }
-            for line in read_record(path, name)
-        ]
+        read = [{"update": one["update"], "values": one[name]} for one in read_record(path, name)]
         layers = [
             layer for line in read for one in line["values"].values() for layer in one.values()
         ]

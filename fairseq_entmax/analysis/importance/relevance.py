@@ -54,12 +54,8 @@ class HeadRelevance:
         return torch.stack([part.sum(dim=0) for part in heads.split(list(self.lengths))])
 
     def shares(self) -> ByHead:
-        """The relevance of each head as a share of its layer and attention's, by prediction.
-
-        Returns:
-            Attention to layer to ``(predictions, heads)``: rows of sum 1, or of zeros where the
-            layer's heads have no relevance at all.
-        """
+        """The relevance of each head as a share of its layer and attention's, ``(predictions, heads)``:
+        rows of sum 1, or of zeros where the layer's heads have no relevance at all."""
         return {
             attention: {number: _shares_of_heads(heads) for number, heads in layers.items()}
             for attention, layers in self.heads.items()

@@ -15,19 +15,13 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_S
 
 @dataclass(frozen=True)
 class Links:
-    """Where one token looks; of cross, that is said.
-
-    Attributes:
-        keys: the tokens with the most weight, and it, the largest first; never one of weight 0.
-        zeros: of how many of the ``visible`` keys the weight is exactly 0.
-        places: of ``keys`` in the sentence, from 0.
-    """
+    """Where one token looks; of cross, that is said."""
 
     token: str
-    keys: list[tuple[str, float]]
-    zeros: int
+    keys: list[tuple[str, float]]  # with the most weight, and it, the largest first; never of 0
+    zeros: int  # how many of the visible keys have a weight of exactly 0
     visible: int
-    places: Sequence[int] = ()
+    places: Sequence[int] = ()  # of the keys in the sentence, from 0
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,13 @@ from fairseq_entmax.models.checkpoint_model import read_model
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model of a checkpoint, in evaluation mode; a stock ``transformer`` as ours with softmax.
+    """A model of a checkpoint, in evaluation mode; a stock ``transformer`` as ours with softmax."""
 
-    Attributes:
-        name: what to call it beside others.
-        path: the file.
-        architecture: the architecture that the checkpoint names.
-        updates: how many updates it was trained for; None where the file does not say.
-    """
-
-    name: str
+    name: str  # what to call it beside others
     path: str
-    architecture: str
+    architecture: str  # that the checkpoint names
     model: Any
-    updates: int | None
+    updates: int | None  # for which it was trained; None where the file does not say
 
 
 def load_models(

@@ -190,11 +190,9 @@ def _block(parts: Sequence[bytes]) -> str:
 
 
 def shades(weights: np.ndarray) -> np.ndarray:
-    """Weights in [0, 1] as bytes, on a square-root scale.
+    """Weights in [0, 1] as bytes, ``round(255 sqrt(weight))``; 0 for exact zeros alone.
 
-    Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read back as
-    ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1, and
-    where the byte is 1 by at most ``1 / 255^2``."""
+    Read back as ``(byte / 255)^2``, a weight is off by at most ``sqrt(weight) / 255 + 1 / 510^2``."""
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)
 

@@ -13,15 +13,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class SearchCounts:
-    """Numbers of sentences.
-
-    Of a sparse search the model gave some word probability zero, and either the search was exact or
-    the end of the sentence was at some step such a word. Neither is so of a softmax model, nor of
-    one that copies words which are not in the source.
-    """
+    """Numbers of sentences."""
 
     sentences: int = 0
     exact: int = 0
+    # Whose model gave some word probability zero, and whose search was exact, or whose end was such a
+    # word at some step: so of no softmax, and of no copy of words which are not in the source
     sparse: int = 0
     unfinished: int = 0  # without a hypothesis of probability above zero
     impossible_prefix: int = 0  # with a forced first word of probability zero

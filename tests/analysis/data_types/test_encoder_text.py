@@ -78,13 +78,6 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
     assert float(found) == pytest.approx(made.slope(loss, columns), rel=1e-4)
 
 
-def test_heads_are_removed_and_scored_by_the_loss(labelled, tmp_path):
-    assert (
-        made.run("ablate", labelled, CLASSES, ["sparse"], tmp_path, "--heads=encoder-self:1.2") == 0
-    )
-    assert (tmp_path / "ablation.json").is_file()
-
-
 @pytest.mark.parametrize("data", ["labelled", "masked"])
 def test_look_shows_where_the_first_token_looks(request, data):
     folder = request.getfixturevalue(data)

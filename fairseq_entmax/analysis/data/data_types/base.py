@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from fairseq import tasks
+from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from fairseq_entmax.analysis.data import GENERATED
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
-from fairseq_entmax.analysis.data.batch import Tables
+from fairseq_entmax.analysis.data.batch import Tables, TextTables
 from fairseq_entmax.checkpoints import load_checkpoint
 
 
 class DataType:
-    """One type of data: how it is read, how a model is run on it, and what is said of it.
+    """One type of data: how it is read, how a model is run on it, and what is said of it."""
 
-    Attributes:
-        name: as ``kind`` of the document's ``data`` has it.
-        tasks: the names of fairseq's tasks with such data; the first is the one to advise.
-        models, data: what its models and its data are called in errors.
-        attentions: those that its models have, by which they are told from others.
-        left_out: measures that mean nothing there.
-        has_search: whether its models write one text for another, for ``--of generated`` and BLEU.
-    """
-
-    name: ClassVar[str]
-    tasks: ClassVar[tuple[str, ...]]
-    models: ClassVar[str]
+    name: ClassVar[str]  # as kind of the document's data has it
+    tasks: ClassVar[tuple[str, ...]]  # of fairseq with such data; the first is the one to advise
+    models: ClassVar[str]  # what they are called in errors, and the data
     data: ClassVar[str]
-    attentions: ClassVar[frozenset[str]]
-    left_out: ClassVar[frozenset[str]] = frozenset()
-    has_search: ClassVar[bool] = False
+    attentions: ClassVar[frozenset[str]]  # of its models, by which they are told from others
+    task_class: ClassVar[type] = FairseqTask
+    left_out: ClassVar[frozenset[str]] = frozenset()  # measures that mean nothing there
+    no_parses: ClassVar[str] = ""  # why --conllu has no part there; nothing where it has
+    has_search: ClassVar[bool] = False  # whether its models write one text for another
 
     def is_in(self, folder: str) -> bool:
         """Whether a folder looks as if it had data of this kind."""
@@ -41,15 +36,15 @@ class DataType:
 
     def has_task(self, task: Any) -> bool:
         """Whether a task of fairseq's is of this kind."""
-        raise NotImplementedError
+        return isinstance(task, self.task_class)
 
     def has_model(self, model: Any) -> bool:
         """Whether a model, or its class, is for data of this kind."""
         return frozenset(getattr(model, "attentions", ())) == self.attentions
 
     def options_of(self, task: Any) -> Any:
-        """The options of a task of fairseq's."""
-        return task.cfg
+        """The options of a task of fairseq's; those for language models have them as arguments."""
+        return task.cfg or task.args
 
     def complete(self, args: Namespace, named: Collection[str]) -> None:
         """Take options of the task, but those given, from the first checkpoint into ``args``."""
@@ -60,9 +55,8 @@ class DataType:
             raise ValueError(
                 f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
             )
-
-    def check_dictionaries(self, args: Namespace) -> None:
-        """Refuse dictionaries that fairseq cannot read."""
+        if args.conllu is not None and self.no_parses:
+            raise ValueError(f"--conllu got {args.conllu!r}: {self.no_parses}: leave it out")
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
@@ -126,6 +120,32 @@ class DataType:
         raise NotImplementedError
 
 
+class TextAlone(DataType):
+    """A text that is source and target."""
+
+    options: ClassVar[tuple[str, ...]]  # of the task, those of the checkpoint, if not given
+    stack: ClassVar[str]  # of the model, that reads the text
+    not_counted: ClassVar[tuple[str, ...]]  # what the document says of pairs of texts alone
+
+    def is_in(self, folder: str) -> bool:
+        return os.path.isfile(os.path.join(folder, "dict.txt"))
+
+    def complete(self, args: Namespace, named: Collection[str]) -> None:
+        missing = [name for name in self.options if name not in named]
+        vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
+
+    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+        check_vocabulary(state, path, self.stack, task.source_dictionary)
+
+    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
+        dictionary = task.source_dictionary
+        return TextTables(dictionary, device, {dictionary.bos()}, annotations)
+
+    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
+        nothing = dict.fromkeys(("source_lang", "target_lang", *self.not_counted))
+        return {"kind": self.name, **numbers, **nothing}
+
+
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     """Options of the task as a checkpoint was trained with them; those that it has."""
     found: dict[str, Any] = {}
@@ -144,3 +164,22 @@ def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
     groups.append(state.get("args"))
     return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]
+
+
+def check_vocabulary(
+    state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
+) -> None:
+    """Refuse a checkpoint whose embedding is of another dictionary."""
+    prefix = f"{side}.embed_tokens."
+    # One matrix, or one for each band of an adaptive input
+    rows = [
+        weight.size(0)
+        for name, weight in state["model"].items()
+        if name == f"{prefix}weight"
+        or (name.startswith(f"{prefix}embeddings.") and name.endswith(".0.weight"))
+    ]
+    if rows and sum(rows) + markers != len(dictionary):
+        raise ValueError(
+            f"{path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
+            f"has {len(dictionary)}: give the data that it was trained with"
+        )

@@ -14,10 +14,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from torch import Tensor
 
-from fairseq_entmax.analysis.data.annotations.annotated import Annotations
-from fairseq_entmax.analysis.data.batch import TextTables
-from fairseq_entmax.analysis.data.data_types.base import DataType, trained_options
-from fairseq_entmax.analysis.data.data_types.seq2seq import check_vocabulary
+from fairseq_entmax.analysis.data.data_types.base import TextAlone
 from fairseq_entmax.attentions import ENCODER_SELF
 
 HEAD = "sentence_classification_head"
@@ -25,24 +22,14 @@ HEADS = "classification_heads."
 NOTHING = -1  # as the target of a text that asks for nothing
 
 
-class EncoderText(DataType):
-    """A text that is source and target; ``options`` are those of the checkpoint, if not given."""
+class EncoderText(TextAlone):
+    """A text that an encoder reads."""
 
     attentions: ClassVar = frozenset({ENCODER_SELF})
     # There is nothing that is written
     left_out: ClassVar = frozenset({"copy_agreement", "relevance"})
-    options: ClassVar[tuple[str, ...]]
-
-    def complete(self, args: Namespace, named: Collection[str]) -> None:
-        missing = [name for name in self.options if name not in named]
-        vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
-
-    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        check_vocabulary(state, path, "encoder.sentence_encoder", task.source_dictionary)
-
-    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
-        dictionary = task.source_dictionary
-        return TextTables(dictionary, device, {dictionary.bos()}, annotations)
+    stack = "encoder.sentence_encoder"
+    not_counted = ("target_tokens",)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         words = task.source_dictionary
@@ -70,10 +57,6 @@ class EncoderText(DataType):
         """The target of a text of one's own."""
         raise NotImplementedError
 
-    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        nothing = dict.fromkeys(("source_lang", "target_lang", "target_tokens"))
-        return {"kind": self.name, **numbers, **nothing}
-
     def item_text(self, item: Any) -> str:
         return f"{item['net_input.src_tokens'].tolist()}:{item['target'].tolist()}"
 
@@ -85,23 +68,12 @@ class MaskedText(EncoderText):
     tasks = ("masked_lm",)
     models = "masked language models"
     data = "a text alone, for masked language models"
+    task_class = MaskedLMTask
+    no_parses = "parses do not fit a text with masked words"
     options = (
         *("sample_break_mode", "tokens_per_sample", "mask_prob", "leave_unmasked_prob"),
         *("random_token_prob", "shorten_method", "shorten_data_split_list"),
     )
-
-    def is_in(self, folder: str) -> bool:
-        return os.path.isfile(os.path.join(folder, "dict.txt"))
-
-    def has_task(self, task: Any) -> bool:
-        return isinstance(task, MaskedLMTask)
-
-    def check_options(self, args: Namespace) -> None:
-        super().check_options(args)
-        if args.conllu is not None:
-            raise ValueError(
-                f"--conllu got {args.conllu!r}: parses do not fit a text with masked words: leave it out"
-            )
 
     def nothing_asked(self, text: Tensor) -> Tensor:
         return torch.full_like(text, NOTHING)
@@ -118,6 +90,7 @@ class LabelledText(EncoderText):
     tasks = ("sentence_prediction",)
     models = "models that classify"
     data = "texts with labels"
+    task_class = SentencePredictionTask
     options = (
         *("num_classes", "init_token", "separator_token", "max_positions", "shorten_method"),
         *("shorten_data_split_list", "regression_target", "classification_head_name"),
@@ -125,9 +98,6 @@ class LabelledText(EncoderText):
 
     def is_in(self, folder: str) -> bool:
         return os.path.isdir(os.path.join(folder, "input0"))
-
-    def has_task(self, task: Any) -> bool:
-        return isinstance(task, SentencePredictionTask)
 
     def has_model(self, model: Any) -> bool:
         return super().has_model(model) and bool(getattr(model, "classification_heads", ()))
@@ -186,7 +156,7 @@ class LabelledText(EncoderText):
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
         names = list(model.classification_heads)
-        name = getattr(model, "head_in_use", names[0] if len(names) == 1 else HEAD)
+        name = getattr(model, "head_in_use", HEAD if HEAD in names else names[0])
         output: tuple[Tensor, Any] = model(
             **sample["net_input"], features_only=True, classification_head_name=name
         )

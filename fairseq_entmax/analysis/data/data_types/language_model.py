@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
@@ -10,25 +9,16 @@ from typing import Any, ClassVar
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
-from fairseq_entmax import data_bin
-from fairseq_entmax.analysis.data.annotations.annotated import Annotations
-from fairseq_entmax.analysis.data.batch import TextTables
-from fairseq_entmax.analysis.data.data_types.base import DataType, trained_options
-from fairseq_entmax.analysis.data.data_types.seq2seq import check_vocabulary
+from fairseq_entmax.analysis.data.data_types.base import TextAlone
 from fairseq_entmax.attentions import DECODER_SELF
 
-# What the samples of a text are; those of the checkpoint, where the command does not say
-OPTIONS = (
-    *("sample_break_mode", "tokens_per_sample", "output_dictionary_size", "add_bos_token"),
-    *("max_target_positions", "shorten_method", "shorten_data_split_list"),
-)
 # Tokens of a sample that its map is of. A decoder sees nothing behind a token, so the map of its
 # beginning is the beginning of its map
 MAP_TOKENS = 64
 
 
-class LanguageModel(DataType):
-    """A text in samples: a decoder alone; the text is source and target."""
+class LanguageModel(TextAlone):
+    """A text in samples: a decoder alone."""
 
     name = "text"
     tasks = ("language_modeling",)
@@ -37,45 +27,23 @@ class LanguageModel(DataType):
     attentions: ClassVar = frozenset({DECODER_SELF})
     # They are about a source, or about the end of a sentence, which is not yet read
     left_out: ClassVar = frozenset({"copy_agreement", "relative_position", "final_punctuation"})
-
-    def is_in(self, folder: str) -> bool:
-        return os.path.isfile(os.path.join(folder, "dict.txt"))
-
-    def has_task(self, task: Any) -> bool:
-        return isinstance(task, LanguageModelingTask)
-
-    def options_of(self, task: Any) -> Any:
-        return task.args
+    no_parses = "parses are of the source of a pair of texts, and language models have none"
+    task_class = LanguageModelingTask
+    # What the samples of a text are
+    options = (
+        *("sample_break_mode", "tokens_per_sample", "output_dictionary_size", "add_bos_token"),
+        *("max_target_positions", "shorten_method", "shorten_data_split_list"),
+    )
+    stack = "decoder"
+    not_counted = ("source_tokens", "interrogative_sentences", "declarative_sentences")
 
     def complete(self, args: Namespace, named: Collection[str]) -> None:
-        missing = [name for name in OPTIONS if name not in named]
-        vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
-
-    def check_options(self, args: Namespace) -> None:
-        super().check_options(args)
-        if args.conllu is not None:
-            raise ValueError(
-                f"--conllu got {args.conllu!r}: parses are of the source of a pair of texts, and "
-                f"--task {args.task} has none: leave it out"
-            )
-
-    def check_dictionaries(self, args: Namespace) -> None:
-        remedy = "give data that fairseq-preprocess --only-source wrote"
-        data_bin.check_dictionary(os.path.join(args.data, "dict.txt"), remedy)
-
-    def setup_task(self, args: Namespace, config: Any) -> Any:
+        super().complete(args, named)
         if args.self_target or args.past_target:
             raise ValueError(
                 "--self-target and --past-target are for models that read in both directions: "
                 "leave them out"
             )
-        return super().setup_task(args, config)
-
-    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        check_vocabulary(state, path, "decoder", task.source_dictionary)
-
-    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
-        return TextTables(task.source_dictionary, device, {task.source_dictionary.bos()})
 
     def for_map(self, sample: Any) -> Any:
         net_input = sample["net_input"]
@@ -98,16 +66,9 @@ class LanguageModel(DataType):
         }
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        nothing = ("source_tokens", "interrogative_sentences", "declarative_sentences")
         samples = {"break_mode": str(task.args.sample_break_mode or "none")}
         samples["tokens"] = task.args.tokens_per_sample
-        return {
-            "kind": self.name,
-            **dict.fromkeys(("source_lang", "target_lang")),
-            **numbers,
-            **dict.fromkeys(nothing),
-            "samples": samples,
-        }
+        return {**super().counted(task, numbers), "samples": samples}
 
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
         target: Tensor = sample["target"]

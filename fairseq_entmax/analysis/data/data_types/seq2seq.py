@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
+from fairseq.data import data_utils
 from torch import Tensor
 
-from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.data_types.base import DataType, groups_of
+from fairseq_entmax.analysis.data.data_types.base import DataType, check_vocabulary, groups_of
 from fairseq_entmax.attentions import ATTENTIONS
 
 
@@ -27,24 +26,10 @@ class Seq2Seq(DataType):
     has_search = True
 
     def is_in(self, folder: str) -> bool:
-        return data_bin.languages(folder, None, None) is not None
-
-    def has_task(self, task: Any) -> bool:
-        return hasattr(task, "src_dict")
-
-    def check_dictionaries(self, args: Namespace) -> None:
-        pair = data_bin.languages(args.data, args.source_lang, args.target_lang)
-        if pair is not None:
-            data_bin.check_dictionaries(args.data, pair)
-
-    def setup_task(self, args: Namespace, config: Any) -> Any:
         try:
-            return super().setup_task(args, config)
-        except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
-            raise ValueError(
-                f"cannot read the dictionaries in {args.data}: give --source-lang and "
-                f"--target-lang as they are in its file names ({error})"
-            ) from error
+            return None not in data_utils.infer_language_pair(folder)
+        except (OSError, ValueError):
+            return False
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
         if dataset.tgt is None:
@@ -103,22 +88,3 @@ class Seq2Seq(DataType):
                 "prev_output_tokens": previous,
             }
             yield taken, source.size(1), previous.size(1)
-
-
-def check_vocabulary(
-    state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
-) -> None:
-    """Refuse a checkpoint whose embedding is of another dictionary."""
-    prefix = f"{side}.embed_tokens."
-    # One matrix, or one for each band of an adaptive input
-    rows = [
-        weight.size(0)
-        for name, weight in state["model"].items()
-        if name == f"{prefix}weight"
-        or (name.startswith(f"{prefix}embeddings.") and name.endswith(".0.weight"))
-    ]
-    if rows and sum(rows) + markers != len(dictionary):
-        raise ValueError(
-            f"{path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
-            f"has {len(dictionary)}: give the data that it was trained with"
-        )
