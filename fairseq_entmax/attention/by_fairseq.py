@@ -31,7 +31,8 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
         return None
     # Its softmax of a step is in float32, and its cross-attention of a training in parts
     in_a_step = request.incremental_state is not None
-    if request.query.dtype == torch.float64 if in_a_step else request.static_kv:
+    is_in_parts = request.static_kv and attention.training
+    if request.query.dtype == torch.float64 if in_a_step else is_in_parts:
         return None
     projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
     if (
