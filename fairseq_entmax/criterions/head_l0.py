@@ -75,11 +75,11 @@ class HeadL0Criterion(FairseqCriterion):
             )
         gates = model.head_gates() if hasattr(model, "head_gates") else {}
         if not gates:
-            own = getattr(model, "attentions", None)
-            of_arch = "" if own else " to an architecture entmax_…"
+            attentions = getattr(model, "attentions", None)
+            of_arch = "" if attentions else " to an architecture entmax_…"
             raise ValueError(
                 f"--criterion {self.name} needs a model with head gates: add --head-gates with any "
-                f"of {','.join(own or ATTENTIONS)}{of_arch}"
+                f"of {','.join(attentions or ATTENTIONS)}{of_arch}"
             )
         self.penalty.check(gates)
 

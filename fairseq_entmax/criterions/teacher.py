@@ -39,8 +39,8 @@ class Teacher:
         with torch.random.fork_rng(devices=[]):
             try:
                 # To build a model, a task may make a generator of its translations anew
-                own = copy.copy(task)
-                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=own)
+                teacher_task = copy.copy(task)
+                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=teacher_task)
             except (OSError, RuntimeError) as error:
                 raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
         self.model.eval().requires_grad_(False)

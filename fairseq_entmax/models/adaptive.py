@@ -59,7 +59,7 @@ def check_stock_options(args: Any) -> None:
         )
 
 
-def seed_of_its_own() -> int:
+def drawn_seed() -> int:
     """A seed from torch's sequence, which stays: models of all mappings start from the same weights."""
     with torch.random.fork_rng(devices=[]):
         return int(torch.randint(2**62, ()))
@@ -159,14 +159,14 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     def take_teacher(self, criterion: Any, task: Any) -> None:
         """Let a criterion ask for what ``--teacher`` says, before the model's training."""
-        own = self.attention_options.features["teaching"]
-        if own.teacher and own.teacher_weight:
-            Teacher(own.teacher, task, own.teacher_weight).teach(self, criterion)
+        teaching = self.attention_options.features["teaching"]
+        if teaching.teacher and teaching.teacher_weight:
+            Teacher(teaching.teacher, task, teaching.teacher_weight).teach(self, criterion)
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
         drawn = getattr(getattr(self, "cfg", None), "head_seed", None)
-        return seed_of_its_own() if drawn is None else int(drawn)
+        return drawn_seed() if drawn is None else int(drawn)
 
     def take_features(self, options: ModelOptions, args: Any) -> None:
         """Give a model that fairseq built its features."""

@@ -29,7 +29,7 @@ from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
-from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts, seed_of_its_own
+from fairseq_entmax.models.adaptive import AdaptiveModel, drawn_seed, register_counterparts
 from fairseq_entmax.models.feature import ModelOptions
 
 installing.install()
@@ -145,7 +145,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         # Here, as the same seed is to give the same alphas as it always has
-        cfg.head_seed = seed_of_its_own()
+        cfg.head_seed = drawn_seed()
         return cls.encoder_class(cfg, src_dict, embed_tokens)
 
     @classmethod

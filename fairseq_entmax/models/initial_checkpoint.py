@@ -63,10 +63,10 @@ def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
         isinstance(spec, HeadsSpec) for spec in values.parse_mapping_option(text)
     ):
         return {}
-    left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
+    of_start = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
     return {
         option: values.mapping_text(value)
-        for option, value in left.items()
+        for option, value in of_start.items()
         if value is not None and getattr(args, option, None) is None
     }
 

@@ -22,7 +22,7 @@ Mappings = dict[str, list[LayerSpec]]
 
 
 class RemainingHeads(NamedTuple):
-    """The heads that are left."""
+    """The heads that remain."""
 
     of_attentions: list[tuple[list[int], list[float]]]  # the heads kept, and the gates of all
     counts: HeadCounts
@@ -32,20 +32,20 @@ class RemainingHeads(NamedTuple):
 
 def remaining_heads(model: SavedModel, heads: Collection[Head]) -> RemainingHeads:
     """The heads that are left without the closed ones and ``heads``."""
-    left = RemainingHeads([], head_counts(model), mappings_apart(model), {})
+    remaining = RemainingHeads([], head_counts(model), mappings_apart(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
         gates = model.gates(attention)
         kept = [
             head for head, gate in enumerate(gates) if gate > 0 and Head(*place, head) not in heads
         ]
-        left.of_attentions.append((kept, gates))
-        left.counts[place[0]][place[1]] = len(kept)
-        if place[0] in left.mappings and attention.heads:
-            left.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
+        remaining.of_attentions.append((kept, gates))
+        remaining.counts[place[0]][place[1]] = len(kept)
+        if place[0] in remaining.mappings and attention.heads:
+            remaining.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
         if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
-            left.copy.update(_copy_of_kept(model, kept))
-    return left
+            remaining.copy.update(_copy_of_kept(model, kept))
+    return remaining
 
 
 def head_counts(model: SavedModel) -> HeadCounts:
@@ -60,8 +60,8 @@ def mappings_apart(model: SavedModel) -> Mappings:
     of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
     apart: Mappings = {}
     for attention in head_counts(model):
-        own = getattr(model.args, MAPPING_OPTIONS[attention], None)
-        named = of_all + (parse_mapping_option(own) if own is not None else [])
+        of_attention = getattr(model.args, MAPPING_OPTIONS[attention], None)
+        named = of_all + (parse_mapping_option(of_attention) if of_attention is not None else [])
         if any(isinstance(spec, HeadsSpec) for spec in named):
             apart[attention] = list(model.options.specs[attention])
     return apart

@@ -124,9 +124,9 @@ def _prune(
     weights = {
         key: value for key, value in state["model"].items() if not key.startswith("pruning_state.")
     }
-    left = remaining_heads(model, heads)
+    remaining = remaining_heads(model, heads)
     between: dict[Head, float] = {}
-    for attention, (kept, gates) in zip(model.attentions, left.of_attentions, strict=True):
+    for attention, (kept, gates) in zip(model.attentions, remaining.of_attentions, strict=True):
         place = (attention.attention, attention.layer)
         between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
         cut = _cut(model, attention, kept, gates)
@@ -136,7 +136,11 @@ def _prune(
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
-    options = {**heads_options(left.counts), **mapping_options(left.mappings), **left.copy}
+    options = {
+        **heads_options(remaining.counts),
+        **mapping_options(remaining.mappings),
+        **remaining.copy,
+    }
     pruned = {
         **state,
         "model": weights,
@@ -150,14 +154,14 @@ def _prune(
     before, after = size_of(state["model"], shared), size_of(weights, shared)
     report = PruningReport(
         heads_before=head_counts(model),
-        heads_after=left.counts,
+        heads_after=remaining.counts,
         parameters_before=before[0],
         parameters_after=after[0],
         weight_bytes_before=before[1],
         weight_bytes_after=after[1],
         undecided=between,
-        mappings_after=left.mappings,
-        copy_after=left.copy,
+        mappings_after=remaining.mappings,
+        copy_after=remaining.copy,
     )
     return pruned, report
 
@@ -165,8 +169,8 @@ def _prune(
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
     """The heads of each layer of a checkpoint, of one with gates those that are not closed; and what
     :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
-    left = remaining_heads(read_model(path), ())
-    return left.counts, left.mappings, left.copy
+    remaining = remaining_heads(read_model(path), ())
+    return remaining.counts, remaining.mappings, remaining.copy
 
 
 def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
@@ -205,8 +209,8 @@ def _cut(
     if any(gates[head] < 1 for head in kept):
         # In float32 also in a half precision checkpoint: rounded, the scores would be others
         factors = torch.tensor([gates[head] for head in kept]).repeat_interleave(head_dim)
-        wide = output if output.dtype == torch.float64 else output.float()
-        weights["out_proj.weight"] = wide[:, rows] * factors
+        in_full = output if output.dtype == torch.float64 else output.float()
+        weights["out_proj.weight"] = in_full[:, rows] * factors
     else:
         weights["out_proj.weight"] = output[:, rows].clone()
     others = {name: value for name, value in weights.items() if not name.startswith("mapping.")}
@@ -221,10 +225,10 @@ def _cut_mapping(
     mapping = model.mapping(attention)
     assert mapping is not None
     mapping.keep_heads(kept)
-    left: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
+    remaining: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
     defaults = model.options.mapping_defaults
     wanted = attention.mapping.keep_heads(kept).build(len(kept), defaults=defaults).state_dict()
-    values = left.state_dict()
+    values = remaining.state_dict()
     if any(value.shape != values[name].shape for name, value in wanted.items()):
         raise ValueError(
             f"the mapping {attention.mapping} cannot be pruned to {len(kept)} heads: keep_heads of "

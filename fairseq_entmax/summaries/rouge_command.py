@@ -173,8 +173,8 @@ def _told_if_odd(rouge: Rouge, path: str, summaries: Sequence[str]) -> int:
         (marked, "have markers such as <unk-0>: restore them with fairseq-entmax oov restore"),
     ):
         if number:
-            told = f"{number} of {len(summaries)} summaries of {path} {why}"
-            print(f"fairseq-entmax rouge: {told}", file=sys.stderr)
+            message = f"{number} of {len(summaries)} summaries of {path} {why}"
+            print(f"fairseq-entmax rouge: {message}", file=sys.stderr)
     return empty
 
 

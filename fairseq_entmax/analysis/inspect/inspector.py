@@ -177,7 +177,7 @@ class Inspector(Session):
         sample = self.sample(self.dataset([item]))
         attention, (logits, _) = record_pass(self.loaded.model, sample)
         if isinstance(self.kind, data_types.LabelledText):
-            notes = [f"classified as {self.kind.said(self.task, logits)}", *notes]
+            notes = [f"classified as {self.kind.predicted_class(self.task, logits)}", *notes]
         tables = self.kind.tables(self.task, self.device)
         batch = tables.batch(sample)
         layers: dict[str, list[Tensor]] = {}

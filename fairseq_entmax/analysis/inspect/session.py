@@ -57,7 +57,7 @@ class Session:
         source, target = self.task.source_dictionary, self.task.target_dictionary
         sources = [item.source for item in items]
         if isinstance(self.kind, data_types.EncoderText):
-            return self.kind.own_texts(self.task, sources)
+            return self.kind.typed_texts(self.task, sources)
         sizes = numpy.array([len(one) for one in sources])
         if not self.kind.has_search:  # read from its beginning, each text a sample
             marks = None, source.pad(), source.eos()

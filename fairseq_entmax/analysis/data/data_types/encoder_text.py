@@ -36,8 +36,8 @@ class EncoderText(TextAlone):
         source = [words[token] for token in sample["net_input"]["src_tokens"][0].tolist()]
         return {"source": source, "queries": [], "targets": []}
 
-    def own_texts(self, task: Any, sources: Sequence[Tensor]) -> Any:
-        """A data set of texts of one's own, in which nothing is asked for."""
+    def typed_texts(self, task: Any, sources: Sequence[Tensor]) -> Any:
+        """A data set of texts that a user typed, in which nothing is asked for."""
         sizes, pad = numpy.array([len(one) for one in sources]), task.source_dictionary.pad()
         first = getattr(task.cfg, "init_token", task.source_dictionary.bos())
         source = fairseq_data.PrependTokenDataset(fairseq_data.ListDataset(sources, sizes), first)
@@ -169,7 +169,7 @@ class LabelledText(EncoderText):
         target = sample["target"].view(-1)
         return target, target != NOTHING
 
-    def said(self, task: Any, logits: Tensor) -> str:
+    def predicted_class(self, task: Any, logits: Tensor) -> str:
         """The class of a text, and how likely it is, of logits ``(1, classes)``."""
         label = int(logits.argmax())
         words = task.label_dictionary
