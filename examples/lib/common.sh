@@ -224,3 +224,12 @@ score_of() {
     [[ -n $found ]] || die "no $1 in $2: remove that file and run again"
     printf '%s\n' "$found"
 }
+
+# has_option NAME: whether it is among the options of fairseq-train that were given
+has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
+
+# Attention becomes sparse by degrees, but not once more where a model is trained on
+rise_in_half_of() { # UPDATES
+    has_option --alpha-warmup-updates || has_option --finetune-from-model ||
+        TRAINING+=(--alpha-warmup-updates $(($1 / 2)))
+}

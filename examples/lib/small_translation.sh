@@ -21,16 +21,12 @@ MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
 TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.0035 --lr-scheduler polynomial_decay --warmup-updates 600)
-# has_option NAME: whether it is among the options of fairseq-train that were given
-has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
 # The learning rate falls to 0 at the end, whatever the length; other schedules have no such option.
-# Attention becomes sparse by degrees in the first half, but not once more where a model is trained on
 settle_dataset() {
     local updates=$LENGTH
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
     has_option --lr-scheduler || TRAINING+=(--total-num-update "$updates")
-    has_option --alpha-warmup-updates || has_option --finetune-from-model ||
-        TRAINING+=(--alpha-warmup-updates $((updates / 2)))
+    rise_in_half_of "$updates"
 }
 
 PRUNE_LAYERS=3 PRUNE_HEADS=8

@@ -76,7 +76,7 @@ if [[ -n ${BLOCK_TOKENS-} ]]; then lengths=(--block-tokens "$BLOCK_TOKENS"); fi
 shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-tokens "$BATCH_TOKENS" \
     --most-tokens "$MOST_TOKENS" --processes "$PROCESSES" --nodes "$NODES") || exit
 {
-    read -r world update_freq max_tokens max_tokens_valid
+    read -r world update_freq max_tokens max_tokens_valid epoch_updates
     while read -r left_out; do say "$left_out"; done
 } <<<"$shared"
 
@@ -84,6 +84,11 @@ shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-
 
 model_options "$MAPPING"
 options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
+if [[ -n ${RISES-} && $MAPPING != stock ]]; then
+    updates=$LENGTH
+    if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
+    rise_in_half_of "$updates"
+fi
 # Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
 # the epoch that the process began with, and a resumed training takes another course.
 # With a batch size multiple above 1 (its default is 8) current fairseq leaves out the

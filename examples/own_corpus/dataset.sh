@@ -11,6 +11,7 @@ require_positive_integer BPE_SIZE "$BPE_SIZE"
 SUBWORDS=sentencepiece:$BPE_SIZE
 TEXT_BY_OPTIONS=1
 LENGTH_UNIT=epochs LENGTH=10
+RISES=1 # α, in the first half of the updates
 CPU_LOG_INTERVAL=10 # where an update takes 3 seconds, a line each half minute
 GENERATION=(--beam 5 --max-len-a 2 --max-len-b 20)
 MODELS=(stock entmax)

@@ -4,7 +4,8 @@ batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 -
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and on a second line which training pairs are left out, where some are. One text, of
+fairseq-train, and about how many updates an epoch has; and on a second line which training pairs are
+left out, where some are. One text, of
 a language model, is cut into blocks.
 """
 
@@ -94,7 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
         train, valid = (lengths(options.data, split) for split in ("train", "valid"))
         note = left_out(world, max_tokens, train, what)
         # fairseq stops at a validation sentence that is longer than this
-        print(world, update_freq, max_tokens, max(int(valid.max()), most))
+        updates = -(-int(train.sum()) // options.batch_tokens)
+        print(world, update_freq, max_tokens, max(int(valid.max()), most), updates)
         if note is not None:
             print(note)
 

@@ -32,6 +32,9 @@ def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:
     )
     rows += [(name, f"{before:,}", f"{after:,}", "") for name, before, after in sizes]
     table = text_table(rows, left=(0, 3))
+    for attention, after in report.heads_after.items():
+        if sum(report.heads_before[attention]) and not sum(after):
+            table += f"\n{attention} lost all its heads; --keep {attention}=N keeps N of them"
     if report.undecided:
         heads = ", ".join(f"{head} {gate:.3f}" for head, gate in sorted(report.undecided.items()))
         table += (

@@ -65,6 +65,9 @@ def test_one_command_ends_with_scores_and_a_report_and_run_again_does_nothing(te
         assert f"{option} " in stock
     assert "--clip-norm 1.0" in stock
     assert "--attn-mapping entmax " in entmax
+    # It becomes sparse by degrees in the first half
+    assert "--alpha-warmup-updates 1 " in entmax
+    assert "--alpha" not in stock
     again = run("run.sh", *command).stdout
     # text, subwords, binarise; train, translate, score of each; the alpha table; scores, report
     assert again.count("done before") == 3 + 2 * 3 + 1 + 2

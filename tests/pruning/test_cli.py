@@ -95,6 +95,13 @@ def test_with_an_output_the_options_are_those_of_the_output_and_stand_alone(fold
     torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
 
 
+def test_an_attention_that_lost_all_its_heads_is_named(folder, capsys):
+    heads = "decoder-self:0.0,0.1,0.2,0.3,1.0,1.1,1.2,1.3;cross:0.0"
+    assert prune(folder, "@plain.pt", "--output", "@small.pt", "--heads", heads) == 0
+    lost = "decoder-self lost all its heads; --keep decoder-self=N keeps N of them"
+    assert [line for line in capsys.readouterr().out.splitlines() if "lost" in line] == [lost]
+
+
 def test_an_existing_output_is_replaced_when_asked_for(folder, capsys):
     before = (folder / "gated.pt").stat().st_size
     assert prune(folder, "@gated.pt", "--output", "@gated.pt", "--overwrite") == 0

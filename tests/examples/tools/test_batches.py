@@ -66,7 +66,7 @@ def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
         write_index(tmp_path / f"train.es-en.{side}.idx", [5, 9])
         write_index(tmp_path / f"valid.es-en.{side}.idx", [70])
     main([str(tmp_path), "es", "en", "--batch-tokens", "64", "--most-tokens", "20"])
-    assert capsys.readouterr().out == "1 4 16 70\n"
+    assert capsys.readouterr().out == "1 4 16 70 1\n"
 
 
 def test_one_text_is_cut_into_blocks_of_which_the_last_may_be_short(tmp_path, capsys):
@@ -74,7 +74,7 @@ def test_one_text_is_cut_into_blocks_of_which_the_last_may_be_short(tmp_path, ca
     write_index(tmp_path / "valid.idx", [9])
     command = [str(tmp_path), "--block-tokens", "8", "--batch-tokens", "32", "--most-tokens"]
     main([*command, "8"])
-    assert capsys.readouterr().out == "1 4 8 8\n"
+    assert capsys.readouterr().out == "1 4 8 8 1\n"
     with pytest.raises(SystemExit):
         main([*command, "7"])
     assert "2 of 3 blocks of the training text are longer" in capsys.readouterr().err
