@@ -42,8 +42,9 @@ recipes train models with the same heads from scratch too, and measure the speed
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
   --protocol WHAT       how the heads that can go are found: gates, by a search; subset, by a search
-                        with gates of which exactly so many are open; loss, by the loss without each,
-                        with all updates in the recovery (default: $PROTOCOL)
+                        with gates of which exactly so many are open; regularised, by a search that
+                        trains from scratch; loss, by the loss without each, with all updates in the
+                        recovery (default: $PROTOCOL)
   --teacher             the recovery learns from the model before pruning too
   --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
@@ -84,7 +85,7 @@ while (($# > 0)); do
     esac
     shift
 done
-[[ $PROTOCOL =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset or loss"
+[[ $PROTOCOL =~ ^(gates|subset|regularised|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset, regularised or loss"
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3

@@ -7,11 +7,12 @@ TRAIN_PAIRS=${TRAIN_PAIRS:-6000000} VALID_PAIRS=${VALID_PAIRS:-10000} TEST_PAIRS
 SPLITS_FROM=("$TRAIN_PAIRS" "$VALID_PAIRS" "$TEST_PAIRS")
 splits() {
     local sentences
-    have OpenSubtitles.en-ru.txt.zip && sentences=$ARCHIVE_PATH
+    have OpenSubtitles.en-ru.txt.zip
+    sentences=$ARCHIVE_PATH
     have OpenSubtitles.en-ru.xml.gz
     python3 "$TOOLS/corpora.py" subtitles "$sentences" "$ARCHIVE_PATH" "$SOURCE" "$TARGET" \
         "$1" --train "$TRAIN_PAIRS" --valid "$VALID_PAIRS" --test "$TEST_PAIRS"
 }
 
-PRUNE_BUDGETS=27/31/46,13/17/31,6/9/13
+PRUNE_BUDGETS=27/31/46,13/17/31,6/9/13,encoder=17,encoder=4
 source "$ROOT/examples/lib/paper_voita.sh"

@@ -88,7 +88,9 @@ def write_splits(source: Path, folder: Path, valid: int = VALID) -> Iterator[str
     """Write every split, of validation so many pairs at even distances; yield a line on each."""
     with tempfile.TemporaryDirectory(dir=folder) as copies:
         names = [name for some in PARTS.values() for name in some]
-        paths = iter(unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies)))
+        # Some write the folders in small letters
+        members = ["|".join(dict.fromkeys(f"{ROOT}/{x}" for x in (n, n.lower()))) for n in names]
+        paths = iter(unpack(source, members, Path(copies)))
         for split, some in PARTS.items():
             files, chosen = [next(paths) for _ in some], None
             if split == "valid":
