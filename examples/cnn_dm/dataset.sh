@@ -15,7 +15,7 @@ splits() {
         have "$file"
         place+=("$ARCHIVE_PATH")
     done
-    python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" --lists "${place[@]:2}"
+    python3 "$TOOLS/stories.py" "$1" "${place[@]}"
 }
 
 SPEECH=en LOWER=$LOWERCASE KEEP=('<t>' '</t>')

@@ -6,8 +6,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-generate sacrebleu
 
-# --- test.hyp, test.ref ------------------------------------------------------
-
 # What translations are made of: words, or the text as it is
 words=test.hyp
 if [[ $WORDS == tok || $REFERENCE != test ]]; then words=test.hyp.tok; fi
@@ -24,8 +22,6 @@ data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.*
 step=$(fingerprint translate "$model" "$data" "${GENERATION[@]}" "$device")
 once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
     "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref" -- translate
-
-# --- scores.txt --------------------------------------------------------------
 
 # Each line says itself when it fails: bash does not stop in a function whose status is looked at
 score() {

@@ -77,7 +77,7 @@ declare -A VERIFIED=() # archives that were checked
 # have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
 have() {
     if [[ -z ${VERIFIED[$1]-} ]]; then
-        python3 "$TOOLS/downloads.py" have "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || return
+        python3 "$TOOLS/downloads.py" "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || return
         VERIFIED[$1]=1
     fi
     ARCHIVE_PATH=$output/raw/$1
@@ -120,7 +120,7 @@ make_text() {
             usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
         trial=("trial of $TRIAL_PAIRS")
     fi
-    rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
+    rows=$(awk -F '\t' -v of=" ${ARCHIVES[*]-} " 'index(of, " " $1 " ") { print $1, $2, $3 }' "$corpora")
     step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
         ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
     build text text "training, validation and test $units" split_text "$@"

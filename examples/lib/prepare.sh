@@ -16,13 +16,12 @@ number=${SUBWORDS#*:}
 [[ -t 2 ]] || export TQDM_DISABLE=1
 
 learn_sentencepiece() {
-    python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
+    python3 "$TOOLS/bpe.py" learn "$output/spm.tmp/bpe.model" "$number" \
         "${SIDES[@]/#/$output/$WORDS/train.}" || exit
 }
 
 cut_by_sentencepiece() {
-    python3 "$TOOLS/bpe.py" encode --model "$output/spm.tmp/bpe.model" \
-        <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
+    python3 "$TOOLS/bpe.py" encode "$output/spm.tmp/bpe.model" <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
 }
 
 learn_merges() {

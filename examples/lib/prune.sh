@@ -23,9 +23,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/pruning.sh"
 
 # Both can be smaller for a trial
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
-PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
-((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
-PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 prune_help() {
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
@@ -194,7 +191,7 @@ all_tables() {
             printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(best_of "$run")" \
                 "$output/runs/$run/$PRUNE_FILE" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
-    done | python3 "$TOOLS/pruning_table.py" --scores "$PRUNE_SCORES"
+    done | python3 "$TOOLS/pruning_table.py" "$PRUNE_SCORES"
 }
 
 # Each protocol has a table of its own

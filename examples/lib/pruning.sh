@@ -11,8 +11,6 @@
 
 PROTOCOL=${PROTOCOL:-gates}
 SHARING=(${SHARING[@]+"${SHARING[@]}"})
-PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
-PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
 declare -F prune_criterion >/dev/null ||
     prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 

@@ -63,6 +63,8 @@ MOST_TOKENS=4096
 LENGTH_UNIT=updates
 CPU_LOG_INTERVAL=50
 GENERATION=(--beam 5)
+PRUNE_MODELS=(softmax entmax) PRUNE_MODEL=() PRUNE_ATTENTIONS=()
+PRUNE_COMPARE=yes PRUNE_SCORES=BLEU PRUNE_FILE=scores.txt
 
 # canonical_model WORD: the word by which a run is named
 canonical_model() { printf '%s\n' "$1"; }

@@ -17,7 +17,9 @@ from typing import IO
 from messages import say
 
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error)
-CHECK = "RECIPE_CHECK"  # in the environment, of prepare.sh --check: what is read is looked for alone
+CHECK = (
+    "RECIPE_CHECK"  # in the environment, of prepare.sh --check: what is read is looked for alone
+)
 NEAR = 8  # names of an archive that are shown for those that it does not have
 
 

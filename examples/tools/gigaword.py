@@ -2,9 +2,7 @@
 
 gigaword.py text sent-summary.tar.gz
 
-The archive (github.com/harvardnlp/sent-summary) has Gigaword as words with spaces between them,
-in small letters, digits as #; rare words are ``<unk>`` in its training text and ``UNK`` in its
-test set, and become ``UNK`` in both.
+The archive is that of github.com/harvardnlp/sent-summary; the recipe's README.md says what it has.
 """
 
 from __future__ import annotations

@@ -8,15 +8,12 @@ TRAIN_PAIRS=${TRAIN_PAIRS:-2500000}
 require_positive_integer TRAIN_PAIRS "$TRAIN_PAIRS"
 SPLITS_FROM=("$TARGET" "$TRAIN_PAIRS")
 case $TARGET in
-ru) ARCHIVES=(training-parallel-commoncrawl.tgz training-parallel-nc-v13.tgz wiki-titles.tgz
-    1mcorpus.zip wmt19-dev.tgz wmt14-test-full.tgz) ;;
-de | fr)
-    ARCHIVES=(training-parallel-europarl-v7.tgz training-parallel-commoncrawl.tgz
-        training-parallel-nc-v9.tgz wmt19-dev.tgz wmt14-test-full.tgz)
-    DEFAULT_OUTPUT=${DEFAULT_OUTPUT%ru}$TARGET
-    ;;
+ru) ARCHIVES=(training-parallel-nc-v13.tgz wiki-titles.tgz 1mcorpus.zip) ;;
+de | fr) ARCHIVES=(training-parallel-europarl-v7.tgz training-parallel-nc-v9.tgz) ;;
 *) usage_error "INTO is '$INTO': give ru, de or fr" ;;
 esac
+ARCHIVES=(training-parallel-commoncrawl.tgz "${ARCHIVES[@]}" wmt19-dev.tgz wmt14-test-full.tgz)
+DEFAULT_OUTPUT=${DEFAULT_OUTPUT%ru}$TARGET
 
 splits() {
     add train training-parallel-commoncrawl.tgz "commoncrawl.$TARGET-en.{lang}"
