@@ -17,9 +17,7 @@ from typing import IO
 from messages import say
 
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error)
-CHECK = (
-    "RECIPE_CHECK"  # in the environment, of prepare.sh --check: what is read is looked for alone
-)
+CHECK = "RECIPE_CHECK"  # in the environment, by prepare.sh --check: files are only looked for
 NEAR = 8  # names of an archive that are shown for those that it does not have
 
 
@@ -72,5 +70,6 @@ def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
             f"{archive} has no file {', '.join(wanted)}: it is another archive, which has "
             f"{_nearest(wanted, names)}"
         )
-    say(f"{archive.name}: {len(names)} files, {', '.join(members)} among them")
+    found = ", ".join(name for name in names if name in places)
+    say(f"{archive.name}: {len(names)} files, {found} among them")
     raise SystemExit

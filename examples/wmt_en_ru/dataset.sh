@@ -1,7 +1,5 @@
 # WMT English-Russian without UN and Paracrawl, Voita et al. (2019); INTO=de or INTO=fr in the
-# environment takes English-German or English-French, of which 2.5 million pairs are taken too.
-#
-# TRAIN_PAIRS in the environment is how many these are.
+# environment takes English-German or English-French, of which TRAIN_PAIRS are taken (default: 2500000).
 
 SOURCE=en TARGET=${INTO:-ru}
 TRAIN_PAIRS=${TRAIN_PAIRS:-2500000}

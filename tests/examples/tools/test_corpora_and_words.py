@@ -90,9 +90,6 @@ def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):
     assert all(path.name == "a.tgz" or not path.read_bytes() for path in tmp_path.iterdir())
 
 
-# --- subtitles ---------------------------------------------------------------
-
-
 @pytest.fixture
 def subtitles(tmp_path):
     """Calls the tool, for so many training pairs, and reads what it drew."""
@@ -128,9 +125,6 @@ def test_an_alignment_of_other_documents_is_refused(subtitles, tmp_path, capsys)
     with pytest.raises(SystemExit):
         subtitles()
     assert "does not have the documents en/1999/1/37.xml.gz" in capsys.readouterr().err
-
-
-# --- words -------------------------------------------------------------------
 
 
 def cut(folder, texts, *options):
