@@ -59,8 +59,6 @@ setup(
         "recipes": [
             "sacremoses>=0.1",
             "subword-nmt>=0.3.8",
-            "sudachidict_core",
-            "sudachipy>=0.6.9",
         ],
         # Parses of the source text for the analysis of heads, with a pipeline of spaCy's
         "tagger": ["spacy>=3.8"],

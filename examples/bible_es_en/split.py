@@ -1,19 +1,10 @@
-"""Split the verse pairs into training, validation and test text.
-
-Validation and test verses are drawn by a seeded shuffle from the verses whose Spanish
-and whose English text both occur only once in the corpus. Every verse that shares its
-text, in either language, with another verse stays in training. So no text is in two
-splits. Texts are compared without regard to case and spacing.
-
-Verses with one text over ten times as long as the other are left out, and named: they
-are no translations of each other. In the shipped corpus this is the last verse alone,
-whose English text has the translation's glossary joined to it.
+"""Split the verse pairs into training, validation and test text, of which none is in two of them.
 
     split.py bible.es-en.tsv.xz text --valid 1000 --test 1000 --seed 1
 
-writes {train,valid,test}.{es,en,verse} into the folder, in the order of the corpus; a
-line of the .verse file names the verse on the same line of the other two.
-left-out.verse names the verses that were left out.
+writes {train,valid,test}.{es,en,verse} into the folder, in the order of the corpus, and left-out.verse:
+verses with one text over ten times as long as the other are no translations. In the shipped corpus this
+is the last verse alone, whose English text has the translation's glossary joined to it.
 """
 
 from __future__ import annotations
@@ -58,7 +49,7 @@ def text_key(text: str) -> str:
 
 
 def split_verses(verses: list[Verse], valid: int, test: int, seed: int) -> dict[str, list[Verse]]:
-    """The three splits, of so many verses drawn by the seed, each in the order of `verses`."""
+    """The three splits, each in the order of `verses`; verses that share a text with another are for training."""
     es_counts = Counter(text_key(verse.es) for verse in verses)
     en_counts = Counter(text_key(verse.en) for verse in verses)
     drawable = [

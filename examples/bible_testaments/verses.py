@@ -5,12 +5,8 @@ verses.py bible.es-en.tsv.xz text --labels testaments
 writes {train,valid,test}.{input0,label,group,verse} into the folder, in the order of the corpus:
 the English text, its label, its chapter, and the verse's name.
 
-Verses of a chapter tell one story and resemble each other, so whole chapters go to one split. They
-are drawn book by book, so that each split has its share of every book; a book keeps more chapters
-than it gives away, and one of a single chapter is in training alone. A training verse with the text
-of a verse in another split is left out, and a validation verse with that of a test verse. Texts are
-compared without regard to case and spacing. Verses whose English is no translation of their Spanish
-are left out, as in the recipe bible_es_en, whose split.py has to be on PYTHONPATH.
+Whole chapters go to one split; README.md says how they are drawn, and what is left out. The recipe
+bible_es_en's split.py has to be on PYTHONPATH.
 """
 
 from __future__ import annotations

@@ -11,8 +11,11 @@ case $LOWERCASE in 0 | 1) ;; *) usage_error "LOWERCASE is '$LOWERCASE': give 1, 
 SPLITS_FROM=("$(sha256_of "$TOOLS/stories.py")")
 splits() {
     local place=() file
-    for file in "${ARCHIVES[@]}"; do have "$file" && place+=("$ARCHIVE_PATH"); done
-    python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" --lists "${place[@]:2}"
+    for file in "${ARCHIVES[@]}"; do
+        have "$file"
+        place+=("$ARCHIVE_PATH")
+    done
+    python3 "$TOOLS/stories.py" "$1" "${place[@]}"
 }
 
 SPEECH=en LOWER=$LOWERCASE KEEP=('<t>' '</t>')

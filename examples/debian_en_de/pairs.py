@@ -2,17 +2,8 @@
 
     pairs.py LISTS text --valid 50 --test 50 --seed 1
 
-reads the files *Translation-en*, *Translation-de* and *Packages* of the folder LISTS (plain, .xz,
-.gz, .bz2, or .lz4 and .zst where apt is) and writes {train,valid,test}.{en,de,package} to the
-folder `text`, a pair a line; a line of the .package file has the name of the package, that of its
-source package, and which part of the description the pair is.
-
-A translation names the description that it is of by Description-md5. Both are cut where their
-typesetting cuts them, into the line of description, paragraphs and items of lists; parts pair one
-to one or not at all, nothing is aligned by what it says.
-
-A package's split follows from a hash of its source package's name, and texts that occur in another
-split are in neither validation nor test.
+writes {train,valid,test}.{en,de,package} to the folder `text`, a pair a line; a line of the .package
+file has the name of the package, that of its source package, and which part of the description the pair is.
 """
 
 from __future__ import annotations
@@ -41,9 +32,6 @@ class Pair(NamedTuple):
     package: str
     source: str
     part: str
-
-
-# --- parts of descriptions ----------------------------------------------------------------
 
 
 def paragraphs(description: str) -> list[list[str]]:
@@ -92,9 +80,6 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
             yield left, right, f"{name}, item {item}" if len(cut[0]) > 1 else name
 
 
-# --- pairs --------------------------------------------------------------------------------
-
-
 def read_pairs(
     english: Iterable[str], german: Iterable[str], sources: dict[str, str]
 ) -> list[Pair]:
@@ -133,9 +118,6 @@ def is_usable(pair: Pair) -> bool:
         WORDS[0] <= len(text.split()) <= WORDS[1] and LETTER.search(text) and DAMAGED not in text
         for text in (pair.en, pair.de)
     )
-
-
-# --- splits -------------------------------------------------------------------------------
 
 
 def keys(pair: Pair) -> set[tuple[str, str]]:

@@ -2,13 +2,8 @@
 
     descriptions.py LISTS text --valid 35 --test 35
 
-reads the files *Translation-en* and *Packages* of the folder LISTS (plain, .xz, .gz, .bz2, or
-.lz4 and .zst where apt is) and writes {train,valid,test}.{source,target,package} to the folder
-`text`, a package a line: its long description, its one-line description, and its name with that
-of its source package.
-
-A package's split follows from a hash of its source package's name alone, so packages built from
-one source, whose descriptions repeat each other, are in one split, and no other package moves it.
+writes {train,valid,test}.{source,target,package} to the folder `text`, a package a line: its long
+description, its one-line description, and its name with that of its source package.
 """
 
 from __future__ import annotations
@@ -33,9 +28,6 @@ class Package(NamedTuple):
     title: str
 
 
-# --- descriptions -------------------------------------------------------------------------
-
-
 def join_body(description: str) -> str:
     """A long description as one line: no bullets, no marks of paragraphs."""
     lines = (line.strip() for line in description.split("\n"))
@@ -58,9 +50,6 @@ def read_packages(texts: Iterable[str], sources: dict[str, str]) -> Iterator[Pac
 def is_usable(package: Package) -> bool:
     body, title = len(package.body.split()), len(package.title.split())
     return BODY_WORDS[0] <= body <= BODY_WORDS[1] and TITLE_WORDS[0] <= title <= TITLE_WORDS[1]
-
-
-# --- splits -------------------------------------------------------------------------------
 
 
 def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[str, list[Package]]:

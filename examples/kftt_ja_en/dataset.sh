@@ -2,12 +2,13 @@
 
 SOURCE=ja TARGET=en
 ARCHIVES=(kftt-data-1.0.tar.gz)
-MAX_WORDS=40 # as in the task's own cleaned training set
+TOKENIZER=none REFERENCE=untouched # the task's authors have cut and cleaned the text
 splits() {
-    local split
-    for split in train dev test; do
-        add "${split/dev/valid}" kftt-data-1.0.tar.gz "kftt-data-1.0/data/orig/kyoto-$split.{lang}" --keep-empty
-    done
+    local data=kftt-data-1.0/data
+    add train kftt-data-1.0.tar.gz "$data/tok/kyoto-train.cln.{lang}"
+    add valid kftt-data-1.0.tar.gz "$data/tok/kyoto-dev.{lang}" --keep-empty
+    add test kftt-data-1.0.tar.gz "$data/tok/kyoto-test.{lang}" --keep-empty
+    add untouched kftt-data-1.0.tar.gz "$data/orig/kyoto-test.{lang}" --keep-empty
 }
 
 EVALUATE_EVERY=5000

@@ -6,38 +6,36 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-generate sacrebleu
 
-# --- test.hyp, test.ref ------------------------------------------------------
+# What translations are made of: words, or the text as it is
+words=test.hyp
+if [[ $WORDS == tok || $REFERENCE != test ]]; then words=test.hyp.tok; fi
 
 translate() {
-    local words=test.hyp
-    if [[ $WORDS == tok ]]; then words=test.hyp.tok; fi
     generate test translation 4000
     write_whole "$RUN/$words" python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET"
-    if [[ $WORDS == tok ]]; then write_whole "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
-    write_whole "$RUN/test.ref" cat "$OUTPUT/text/test.$TARGET"
+    if [[ $words != test.hyp ]]; then write_whole "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
+    write_whole "$RUN/test.ref" cat "$OUTPUT/text/$REFERENCE.$TARGET"
     rm -rf "$RUN/generate.tmp"
 }
 
-data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/test.$TARGET")
+data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/$REFERENCE.$TARGET")
 step=$(fingerprint translate "$model" "$data" "${GENERATION[@]}" "$device")
 once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
     "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref" -- translate
 
-# --- scores.txt --------------------------------------------------------------
-
 # Each line says itself when it fails: bash does not stop in a function whose status is looked at
 score() {
     sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2 || return
-    if [[ $WORDS == tok ]]; then
+    if [[ $words != test.hyp ]]; then
         # As in the papers: words as the corpus was cut into, so only comparable where the
         # same tokeniser cut the reference
-        sacrebleu "$OUTPUT/tok/test.$TARGET" --input "$RUN/test.hyp.tok" --metrics bleu \
+        sacrebleu "$OUTPUT/$WORDS/test.$TARGET" --input "$RUN/$words" --metrics bleu \
             --tokenize none --force --format text --width 2 || return
     fi
 }
 
 references=("$RUN/test.hyp" "$RUN/test.ref")
-if [[ $WORDS == tok ]]; then references+=("$RUN/test.hyp.tok" "$OUTPUT/tok/test.$TARGET"); fi
+if [[ $words != test.hyp ]]; then references+=("$RUN/$words" "$OUTPUT/$WORDS/test.$TARGET"); fi
 once "score $run" "$RUN/.scores.done" "$(fingerprint scores "$(files_fingerprint "${references[@]}")")" \
     "$RUN/scores.txt" -- write_whole "$RUN/scores.txt" score
 

@@ -8,8 +8,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-entmax
 
-# --- test.predictions.jsonl --------------------------------------------------
-
 # Standard error has a line of fairseq's for each thing that it loads
 classify() {
     python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
@@ -22,8 +20,6 @@ classify() {
 data=$(files_fingerprint "$OUTPUT"/data-bin/{"${INPUTS[0]}",label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
 once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
     "$RUN/test.predictions.jsonl" -- write_whole "$RUN/test.predictions.jsonl" classify
-
-# --- scores.txt, words.txt ---------------------------------------------------
 
 score() {
     local predictions=$RUN/test.predictions.jsonl labels=$OUTPUT/text/test.label

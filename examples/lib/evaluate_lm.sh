@@ -8,8 +8,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-eval-lm
 
-# --- eval.NAME.log -----------------------------------------------------------
-
 data=$(files_fingerprint "$OUTPUT"/data-bin/dict.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/test.$SOURCE")
 logs=() log_files=()
 for evaluation in "${EVALUATIONS[@]}"; do
@@ -24,8 +22,6 @@ for evaluation in "${EVALUATIONS[@]}"; do
         --path "$checkpoint" --gen-subset test --tokens-per-sample "$BLOCK_TOKENS" --max-tokens "$MOST_TOKENS" \
         --output-word-probs --log-format none --num-workers 0 --seed 1 "${on_device[@]}" "${options[@]}"
 done
-
-# --- scores.txt, perplexity.json ---------------------------------------------
 
 step=$(fingerprint perplexity "$data" "$(files_fingerprint "${log_files[@]}" "$TOOLS/perplexity.py")")
 once "perplexity of $run" "$RUN/.scores.done" "$step" "$RUN/scores.txt" "$RUN/perplexity.json" -- \

@@ -19,8 +19,6 @@ begin_evaluation fairseq-generate
 read -r units <"$OUTPUT/data-bin/units"
 if [[ $units == words:* ]]; then REMOVE_BPE=(); fi
 
-# --- SET.generated, SET.hyp --------------------------------------------------
-
 # write_summaries SET SUBSET
 write_summaries() {
     local written=$RUN/generate.tmp/generate-$2.txt
@@ -48,8 +46,6 @@ for number in "${!TEST_SETS[@]}"; do
         "$RUN/.$set.done" "$step" "$RUN/$set.hyp" "$RUN/$set.generated" -- write_summaries "$set" "$subset"
     hypotheses+=("$RUN/$set.hyp") scores+=("$RUN/$set.rouge.json")
 done
-
-# --- scores.txt --------------------------------------------------------------
 
 # Each line says itself when it fails: bash does not stop in a function whose status is looked at
 score() {

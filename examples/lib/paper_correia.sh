@@ -3,8 +3,7 @@
 # 20,000 updates and then the inverse square root, convergence of validation accuracy. A
 # dataset.sh sets EVALUATE_EVERY, in updates, and sources this.
 #
-# The paper gives no peak of the learning rate, dropout or smoothing: these are those of
-# Vaswani et al. (2017), whose formula has the peak (512 * 20,000)^-0.5.
+# What the paper leaves open is said in ../iwslt17_de_en/README.md; the peak is (512 * 20,000)^-0.5.
 
 SUBWORDS=joint:32000
 BATCH_TOKENS=8192

@@ -1,10 +1,8 @@
 # What the recipes of Voita et al. (2019), "Analyzing Multi-Head Self-Attention", appendix A,
 # have in common: Transformer base, separate BPE of about 32,000 types, batches of about 16,000
-# source tokens, pruning that starts from the converged model. Sizes of dropout, the optimiser's
-# numbers and the beam are those of the scripts that the authors published
-# (github.com/lena-voita/the-story-of-heads, scripts/train_baseline.sh): normalisation before
-# each block, dropout 0.1 everywhere, Adam with betas 0.9 and 0.998, a warm-up of 16,000 updates
-# to 4 * (512 * 16,000)^-0.5.
+# source tokens, Adam with the betas of Vaswani et al., pruning that starts from the converged model.
+# The rest is of the scripts that the authors published, as ../wmt_en_ru/README.md says: the rate rises to
+# 4 * (512 * 16,000)^-0.5.
 
 SUBWORDS=separate:32000
 MAX_WORDS=200
@@ -15,7 +13,7 @@ MODEL=(--arch entmax_transformer_wmt_en_de
     --encoder-normalize-before --decoder-normalize-before
     --dropout 0.1 --attention-dropout 0.1 --activation-dropout 0.1)
 TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
-    --optimizer adam --adam-betas '(0.9, 0.998)'
+    --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
     --lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000
     --validate-interval-updates 2000 --save-interval-updates 2000
     --keep-interval-updates 1 --validate-interval 1000000 --save-interval 1000000

@@ -1,5 +1,5 @@
-# Preparations: what every prepare.sh has, whatever it prepares: its options, the archives, and the
-# steps to words. Sets output and workers.
+# Preparations: what every prepare.sh has, whatever it prepares: its options, the archives, --check, and
+# the steps to words. Sets output and workers.
 
 prepare_help() {
     print_head_comment "$RECIPE/dataset.sh"
@@ -11,6 +11,8 @@ Makes the data that train.sh reads.
 
   --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
   --workers N    processes that cut the text (default: one for each core)
+  --check        only says whether the archives have the files that are read of them, and what is
+                 near to one that is missing; writes nothing but what it downloads
 ${PREPARE_HELP-}  --help         this text
 
 Environment: RAW_DIR is a folder with archives that are there already; what else is needed is
@@ -23,16 +25,17 @@ TEXT
 
 SCRIPT=prepare
 output=$DEFAULT_OUTPUT
-workers=$(getconf _NPROCESSORS_ONLN)
+workers=$(getconf _NPROCESSORS_ONLN) check=''
 while (($# > 0)); do
     case $1 in
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
     --workers) require_value "$1" $# && require_positive_integer "$1" "$2" && workers=$2 && shift ;;
+    --check) check=1 ;;
     --help | -h) prepare_help && exit 0 ;;
     *)
         TOOK=2
         prepare_option "$1" $# "${2-}" ||
-            usage_error "unknown option '$1': use --output, --workers${PREPARE_OPTIONS-} or --help"
+            usage_error "unknown option '$1': use --output, --workers, --check${PREPARE_OPTIONS-} or --help"
         shift $((TOOK - 1))
         ;;
     esac
@@ -74,7 +77,7 @@ declare -A VERIFIED=() # archives that were checked
 # have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
 have() {
     if [[ -z ${VERIFIED[$1]-} ]]; then
-        python3 "$TOOLS/downloads.py" have "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || exit
+        python3 "$TOOLS/downloads.py" "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || return
         VERIFIED[$1]=1
     fi
     ARCHIVE_PATH=$output/raw/$1
@@ -83,10 +86,25 @@ have() {
 
 # add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
 # {lang} stands for a language and {role} for src or ref.
-add() {
-    have "$2"
-    python3 "$TOOLS/corpora.py" pairs "$ARCHIVE_PATH" "$3" "$SOURCE" "$TARGET" \
-        "$output/text.tmp/$1" "${@:4}" || die "cannot take $1 from $2: the message is above"
+add() { take "$1" "$2" pairs "$3" "$SOURCE" "$TARGET" "$output/text.tmp/$1" "${@:4}"; }
+
+# add_text SPLIT ARCHIVE MEMBER: a split of one text, as it is in the archive
+add_text() { take "$1" "$2" text "$3" "$output/text.tmp/$1.$SOURCE"; }
+
+# take SPLIT ARCHIVE COMMAND ARGUMENT...: of corpora.py. A check goes on to the other files
+take() {
+    { have "$2" && python3 "$TOOLS/corpora.py" "$3" "$ARCHIVE_PATH" "${@:4}"; } && return
+    [[ -n $check ]] || die "cannot take $1 from $2: the message is above"
+    wrong=1
+}
+
+# check_archives: makes the splits where nothing remains of them; the programs only look for their files
+check_archives() {
+    local wrong=''
+    begin_dir "$output/text"
+    RECIPE_CHECK=1 splits "$output/text.tmp"
+    [[ -z $wrong ]] || die "not all that is read was found: the messages are above"
+    say "check: all that is read was found"
 }
 
 # --- steps -------------------------------------------------------------------
@@ -102,7 +120,7 @@ make_text() {
             usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
         trial=("trial of $TRIAL_PAIRS")
     fi
-    rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
+    rows=$(awk -F '\t' -v of=" ${ARCHIVES[*]-} " 'index(of, " " $1 " ") { print $1, $2, $3 }' "$corpora")
     step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
         ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
     build text text "training, validation and test $units" split_text "$@"
@@ -131,7 +149,7 @@ split_text() {
 shorten_splits() {
     local numbers split place=0 file
     IFS=, read -r -a numbers <<<"$TRIAL_PAIRS"
-    for split in train valid "${TEST_SETS[@]}"; do
+    for split in train valid "${TEST_SETS[@]}" "$REFERENCE"; do
         for file in "${@:2}"; do
             write_whole "$1/$split.$file" head -n "${numbers[place]}" "$1/$split.$file"
         done
@@ -173,3 +191,11 @@ preprocess() {
     logged "$log" fairseq-preprocess "$@" --workers "$workers"
     rm -f "$log"
 }
+
+require_commands python3
+[[ -n $check ]] || require_commands fairseq-preprocess fairseq-entmax
+hold_lock "$output"
+if [[ -n $check ]]; then
+    check_archives
+    exit
+fi

@@ -1,18 +1,7 @@
 # prepare.sh of every recipe: from the raw archives to what fairseq-train reads.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
-
-require_commands python3 fairseq-preprocess fairseq-entmax
-hold_lock "$output"
-
-# add_text SPLIT ARCHIVE MEMBER: a split of one text, as it is in the archive
-add_text() {
-    have "$2"
-    python3 "$TOOLS/corpora.py" text "$ARCHIVE_PATH" "$3" "$output/text.tmp/$1.$SOURCE" ||
-        die "cannot take $1 from $2: the message is above"
-}
 
 units=pairs
 if ((${#SIDES[@]} == 1)); then units=lines; fi
@@ -27,13 +16,12 @@ number=${SUBWORDS#*:}
 [[ -t 2 ]] || export TQDM_DISABLE=1
 
 learn_sentencepiece() {
-    python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
+    python3 "$TOOLS/bpe.py" learn "$output/spm.tmp/bpe.model" "$number" \
         "${SIDES[@]/#/$output/$WORDS/train.}" || exit
 }
 
 cut_by_sentencepiece() {
-    python3 "$TOOLS/bpe.py" encode --model "$output/spm.tmp/bpe.model" \
-        <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
+    python3 "$TOOLS/bpe.py" encode "$output/spm.tmp/bpe.model" <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
 }
 
 learn_merges() {

@@ -5,9 +5,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
-require_commands python3 fairseq-preprocess fairseq-entmax
-hold_lock "$output"
-
 step='' TARGET='' MAX_WORDS=''
 make_text examples label "${INPUTS[@]}"
 for split in train valid test; do

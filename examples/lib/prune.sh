@@ -23,9 +23,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/pruning.sh"
 
 # Both can be smaller for a trial
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
-PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
-((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
-PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 prune_help() {
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
@@ -42,8 +39,9 @@ recipes train models with the same heads from scratch too, and measure the speed
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
   --protocol WHAT       how the heads that can go are found: gates, by a search; subset, by a search
-                        with gates of which exactly so many are open; loss, by the loss without each,
-                        with all updates in the recovery (default: $PROTOCOL)
+                        with gates of which exactly so many are open; regularised, by a search that
+                        trains from scratch; loss, by the loss without each, with all updates in the
+                        recovery (default: $PROTOCOL)
   --teacher             the recovery learns from the model before pruning too
   --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
@@ -84,7 +82,7 @@ while (($# > 0)); do
     esac
     shift
 done
-[[ $PROTOCOL =~ ^(gates|subset|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset or loss"
+[[ $PROTOCOL =~ ^(gates|subset|regularised|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset, regularised or loss"
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
@@ -193,7 +191,7 @@ all_tables() {
             printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(best_of "$run")" \
                 "$output/runs/$run/$PRUNE_FILE" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
-    done | python3 "$TOOLS/pruning_table.py" --scores "$PRUNE_SCORES"
+    done | python3 "$TOOLS/pruning_table.py" "$PRUNE_SCORES"
 }
 
 # Each protocol has a table of its own

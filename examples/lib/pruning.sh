@@ -4,14 +4,13 @@
 #
 # Source it behind recipe.sh and run.sh. The caller sets output, device and the array SHARING, further
 # options of train.sh. PROTOCOL is how heads are found: gates, or subset, which are those of --gate
-# subset, by a search; loss, by the loss without each, and the recovery has the updates of the search. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the lengths of
-# the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
+# subset, by a search; regularised, by one that starts from nothing; loss, by the loss without each, and the
+# recovery has the updates of the search. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the
+# lengths of the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
 # for them, and from_scratch, for models that are trained from nothing.
 
 PROTOCOL=${PROTOCOL:-gates}
 SHARING=(${SHARING[@]+"${SHARING[@]}"})
-PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
-PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
 declare -F prune_criterion >/dev/null ||
     prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 
@@ -56,11 +55,13 @@ gates_of() {
 
 # search RUN BASELINE BUDGET MAPPING OPTION...: to the heads of the budget
 search() {
-    local GATES from_scratch searching recovering
+    local GATES from_scratch=() searching recovering
     gates_of "$3" "$SEARCH_UPDATES"
     prune_schedules
-    train_run "$1" updates "$SEARCH_UPDATES" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${searching[@]}" \
-        --finetune-from-model "$(best_of "$2")" --criterion "$(prune_criterion "$4")" "${GATES[@]}" "${@:5}"
+    searching+=(--finetune-from-model "$(best_of "$2")")
+    if [[ $PROTOCOL == regularised ]]; then searching=(${from_scratch[@]+"${from_scratch[@]}"}); fi
+    train_run "$1" updates "$SEARCH_UPDATES" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
+        ${searching[@]+"${searching[@]}"} --criterion "$(prune_criterion "$4")" "${GATES[@]}" "${@:5}"
 }
 
 pruned_of() { printf '%s\n' "$output/runs/$1/pruned.pt"; }

@@ -9,8 +9,8 @@
 #   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or add_text for one text, or writes the
 #                     splits itself, to the folder that it is given
 #   SPLITS_FROM       words that splits depends on beside the archives
-#   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
-#                     is cut by SudachiPy where moses is named
+#   TOKENIZER         moses, or none: the text goes to the subword model as it is
+#   REFERENCE         the split with the untouched reference, where the corpus has its words cut
 #   SPEECH            the language of both sides, where SOURCE and TARGET are no languages
 #   LOWER             1: the words are in small letters
 #   KEEP              array: words that the tokeniser and the subwords leave whole, such as <t>
@@ -58,11 +58,13 @@ SPLITS_FROM=()
 TASK=()
 TOKENIZER=moses SPEECH='' LOWER=0 KEEP=() FIRST_WORDS=()
 MAX_WORDS=250 MARKERS=0
-TEST_SETS=(test)
+TEST_SETS=(test) REFERENCE=test
 MOST_TOKENS=4096
 LENGTH_UNIT=updates
 CPU_LOG_INTERVAL=50
 GENERATION=(--beam 5)
+PRUNE_MODELS=(softmax entmax) PRUNE_MODEL=() PRUNE_ATTENTIONS=()
+PRUNE_COMPARE=yes PRUNE_SCORES=BLEU PRUNE_FILE=scores.txt
 
 # canonical_model WORD: the word by which a run is named
 canonical_model() { printf '%s\n' "$1"; }

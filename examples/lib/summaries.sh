@@ -2,15 +2,8 @@
 # CopyTransformer, and its search. A dataset.sh sources this and says its own behind it.
 #
 # The training is that of the page "Summarization" of OpenNMT-py's documentation (github.com/
-# OpenNMT/OpenNMT-py, docs/source/examples/summary/Summarization.md, "CNN-DM Transformer"), in
-# fairseq's words:
-#
-#   decay_method noam, learning_rate 2, warmup_steps 8000, width 512: the learning rate rises to
-#       2 * (512 * 8000)^-0.5 = 0.00098821 and falls with the inverse square root of the updates
-#   batch_size 4096 tokens, accum_count 4, world_size 2: 4096 * 4 * 2 = 32,768 tokens an update
-#   adam_beta2 0.998, eps 1e-9 (its code); max_grad_norm 0: no clipping, which is fairseq's default
-#   dropout 0.2, in the feed-forward layers too (its code), attention_dropout 0.2
-#   label_smoothing 0.1, which its loss with copying leaves aside (its code); here it is there
+# OpenNMT/OpenNMT-py, docs/source/examples/summary/Summarization.md, "CNN-DM Transformer"); the table in
+# ../cnn_dm/README.md has it in fairseq's words.
 #
 # Environment: LAYERS is the number of layers of encoder and decoder each; VOCABULARY=words:50000 in
 # prepare.sh takes words instead of subwords.

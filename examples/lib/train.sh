@@ -191,7 +191,8 @@ else
     else
         launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
     fi
-    launcher+=("$ROOT/examples/lib/worker.sh" fairseq-train)
+    # shellcheck disable=SC2016 # each process has its own
+    launcher+=(bash -c 'exec "$@" --distributed-rank "$RANK" --device-id "$LOCAL_RANK"' worker fairseq-train)
 fi
 user_dir=$(fairseq-entmax user-dir)
 

@@ -18,8 +18,6 @@ MODELS=(stock entmax)
 MODELS_HELP="stock is fairseq's own transformer;
                  softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ..."
 
-# --- the text ----------------------------------------------------------------
-
 TEXT=() # options of own_splits.py
 PREPARE_OPTIONS=", --source, --target, --trainpref, --validpref, --testpref, --source-lang, --target-lang, --valid, --test, --lower"
 PREPARE_HELP='  --source FILE, --target FILE
@@ -71,8 +69,6 @@ settle_dataset() {
     TASK=()
     derive
 }
-
-# --- the model ---------------------------------------------------------------
 
 layers=6 width=512 ffn=1024 heads=4 dropout=0.1 rate=0.0005 warmup=4000 options=()
 MOST_TOKENS=4096 BATCH_TOKENS=4096

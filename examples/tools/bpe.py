@@ -1,12 +1,11 @@
 """Subwords for the dataset recipes: learn a sentencepiece BPE, and cut text with it.
 
-bpe.py learn --vocab 2000 --model bpe.model train.es train.en
-bpe.py encode --model bpe.model < train.es > train.bpe.es
+bpe.py learn bpe.model 2000 train.es train.en
+bpe.py encode bpe.model < train.es > train.bpe.es
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 from itertools import chain
@@ -40,28 +39,19 @@ def learn(texts: list[Path], vocab: int) -> bytes:
     return model.getvalue()
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    learning = commands.add_parser("learn", help="learn a model from texts")
-    learning.add_argument("--vocab", type=int, required=True, help="number of pieces")
-    learning.add_argument("--model", type=Path, required=True, help="file to write")
-    learning.add_argument("texts", type=Path, nargs="+", help="UTF-8 texts, a sentence a line")
-    encoding = commands.add_parser("encode", help="cut standard input into pieces")
-    encoding.add_argument("--model", type=Path, required=True, help="model file")
-    options = parser.parse_args(arguments)
-
-    if options.command == "learn":
+def main(command: str, model: str, *words: str) -> None:
+    if command == "learn":
+        vocab, *texts = words
         with one_sentence():
-            options.model.write_bytes(learn(options.texts, options.vocab))
+            Path(model).write_bytes(learn(list(map(Path, texts)), int(vocab)))
         return
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(encoding="utf-8", newline="\n")
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(options.model))
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
     for line in sys.stdin:
         print(*processor.encode(line.rstrip("\n"), out_type=str))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

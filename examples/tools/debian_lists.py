@@ -33,9 +33,6 @@ BULLET = re.compile(r"(?:[*+•·‣o-]|--)\s+")
 DIGITS = re.compile(r"\d+")
 
 
-# --- files --------------------------------------------------------------------------------
-
-
 def lists_of(folder: Path, kind: str) -> list[str]:
     """The text of each list of a kind, in the order of the files' names."""
     paths = sorted(path for path in folder.glob(f"*{kind}*") if path.is_file())
@@ -54,9 +51,6 @@ def read_list(path: Path) -> str:
             return text
     except (lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path} is cut short or damaged: {error}") from error
-
-
-# --- what is in them ----------------------------------------------------------------------
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -87,9 +81,6 @@ def read_sources(texts: Iterable[str]) -> dict[str, str]:
     return sources
 
 
-# --- texts --------------------------------------------------------------------------------
-
-
 def clean(text: str) -> str:
     """The text in NFC, without control characters, with one space between words."""
     text = unicodedata.normalize("NFC", text)
@@ -109,9 +100,6 @@ def text_key(text: str) -> str:
 def near_key(text: str) -> str:
     """The form in which two texts count as nearly the same: all numbers alike, too."""
     return DIGITS.sub("0", text_key(text))
-
-
-# --- programs and splits --------------------------------------------------------------------
 
 
 def run(

@@ -1,7 +1,6 @@
 """The archives of a recipe: found where they are, downloaded where not, verified before use.
 
-downloads.py rows examples/corpora.tsv de-en.tgz           # file, bytes and checksum of each
-downloads.py have examples/corpora.tsv de-en.tgz raw-dir output/raw
+downloads.py examples/corpora.tsv de-en.tgz raw-dir output/raw
 
 The table has a line an archive, with tabs between file, bytes, checksum, addresses, home page and
 source of the checksum; - is what nobody publishes. An archive is downloaded to the last folder.
@@ -103,13 +102,9 @@ def have(archive: Archive, folders: Sequence[Path]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    command, table, *words = arguments
+    table, file, *folders = arguments
     with one_sentence():
-        if command == "have":
-            have(read_archive(Path(table), words[0]), [Path(folder) for folder in words[1:]])
-            return
-        for archive in [read_archive(Path(table), file) for file in words]:
-            print(archive.file, archive.size, archive.digest, sep="\t")
+        have(read_archive(Path(table), file), [Path(folder) for folder in folders])
 
 
 if __name__ == "__main__":

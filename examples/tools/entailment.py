@@ -3,11 +3,7 @@
 entailment.py snli_1.0.zip text
 
 writes {train,valid,test}.{input0,input1,label,group} into the folder: the premise, the hypothesis,
-the label, and the photograph that the premise describes.
-
-The words are the leaves of the parses that the corpus comes with (sentence1_binary_parse and
-sentence2_binary_parse), cut by the Stanford parser, here in small letters. Pairs with the label -
-are left out: their annotators did not agree, and the corpus says not to score them.
+the label, and the photograph that the premise describes. The recipe's README.md says what is left out.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 gigaword.py text sent-summary.tar.gz
 
-The archive (github.com/harvardnlp/sent-summary) has Gigaword as words with spaces between them,
-in small letters, digits as #; rare words are ``<unk>`` in its training text and ``UNK`` in its
-test set, and become ``UNK`` in both.
+The archive is that of github.com/harvardnlp/sent-summary; the recipe's README.md says what it has.
 """
 
 from __future__ import annotations
@@ -88,7 +86,9 @@ def write_splits(source: Path, folder: Path, valid: int = VALID) -> Iterator[str
     """Write every split, of validation so many pairs at even distances; yield a line on each."""
     with tempfile.TemporaryDirectory(dir=folder) as copies:
         names = [name for some in PARTS.values() for name in some]
-        paths = iter(unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies)))
+        # Some write the folders in small letters
+        members = ["|".join(dict.fromkeys(f"{ROOT}/{x}" for x in (n, n.lower()))) for n in names]
+        paths = iter(unpack(source, members, Path(copies)))
         for split, some in PARTS.items():
             files, chosen = [next(paths) for _ in some], None
             if split == "valid":

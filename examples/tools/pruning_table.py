@@ -1,7 +1,6 @@
 """The table of prune.sh: what each model keeps, how well it translates, and how fast.
 
-pruning_table.py < runs > pruning.tsv
-pruning_table.py --scores ROUGE-1,ROUGE-2,ROUGE-L < runs > pruning.tsv
+pruning_table.py ROUGE-1,ROUGE-2,ROUGE-L < runs > pruning.tsv
 
 A line of runs has, with tabs between them: mapping, model, checkpoint, the scores of its test set,
 and what scripts/benchmarks/pruned_generation.py measured of all models of the mapping, or nothing
@@ -10,7 +9,6 @@ where speed was not measured.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -71,15 +69,8 @@ def table(
     return [["mapping", "model", *attentions, *metrics, *timed], *rows]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scores", default=BLEU, help="with commas between them")
-    options = parser.parse_args(arguments)
+if __name__ == "__main__":
     with one_sentence():
         runs = (line.rstrip("\n").split("\t") for line in sys.stdin)
-        for row in table(runs, metrics=options.scores.split(",")):
+        for row in table(runs, metrics=sys.argv[1].split(",")):
             print("\t".join(row))
-
-
-if __name__ == "__main__":
-    main()

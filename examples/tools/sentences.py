@@ -18,23 +18,21 @@ SEGMENT = re.compile(rb"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
 def sentences(file: Path, name: str) -> Iterator[bytes]:
     """Yield the sentences of a file, by the form that its name tells.
 
-    ``.sgm`` and ``.xml`` are mteval files with one ``<seg>`` a line; ``train.tags.*`` has
-    lines of tags between its sentences; any other file has a sentence a line. Lines end with
-    "\\n" alone: in some corpora other line ends stand inside of sentences.
+    ``.sgm`` and ``.xml`` are mteval files with one ``<seg>`` a line; IWSLT's ``train.tags.*`` has
+    lines of tags between its sentences, which are escaped as in its ``.xml``; any other file has a
+    sentence a line. Lines end with "\\n" alone: in some corpora other line ends stand inside of sentences.
     """
+    is_tagged, is_mteval = "train.tags." in name, name.endswith((".sgm", ".xml"))
     with file.open("rb") as lines:
-        if name.endswith((".sgm", ".xml")):
-            for line in lines:
-                found = SEGMENT.search(line)
-                if found and name.endswith(".xml"):
-                    text = html.unescape(found[1].decode("utf-8", "surrogateescape"))
-                    yield text.encode("utf-8", "surrogateescape")
-                elif found:
-                    yield found[1]
-        elif "train.tags." in name:
-            yield from (line for line in lines if not line.lstrip().startswith(b"<"))
-        else:
-            yield from lines
+        for line in lines:
+            found = SEGMENT.search(line) if is_mteval else None
+            if (is_mteval and not found) or (is_tagged and line.lstrip().startswith(b"<")):
+                continue
+            text = found[1] if found else line
+            if is_tagged or name.endswith(".xml"):
+                text = html.unescape(text.decode("utf-8", "surrogateescape"))
+                text = text.encode("utf-8", "surrogateescape")
+            yield text
 
 
 def clean(text: bytes) -> str | None:

@@ -1,7 +1,6 @@
 """Articles and their highlights out of the .story files of CNN and Daily Mail.
 
-stories.py text --archives cnn_stories.tgz dailymail_stories.tgz \\
-    --lists all_train.txt all_val.txt all_test.txt
+stories.py text cnn_stories.tgz dailymail_stories.tgz all_train.txt all_val.txt all_test.txt
 
 The splits and the reading of a story are those of See, Liu, Manning (2017), "Get To The Point",
 github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
@@ -9,9 +8,9 @@ github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
+import sys
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -98,17 +97,9 @@ def write_splits(folder: Path, archives: Sequence[Path], lists: dict[str, Path])
         yield f"{split}: {written} pairs{rest}"
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="to write to")
-    parser.add_argument("--archives", type=Path, nargs="+", required=True)
-    parser.add_argument("--lists", type=Path, nargs=3, required=True, help="of each split")
-    options = parser.parse_args(arguments)
-    with one_sentence():
-        lists = dict(zip(("train", "valid", "test"), options.lists, strict=True))
-        for line in write_splits(options.folder, options.archives, lists):
-            print(line)
-
-
 if __name__ == "__main__":
-    main()
+    text, cnn, dailymail, *of_splits = map(Path, sys.argv[1:])
+    with one_sentence():
+        splits = dict(zip(("train", "valid", "test"), of_splits, strict=True))
+        for said in write_splits(text, (cnn, dailymail), splits):
+            print(said)

@@ -22,24 +22,11 @@ from typing import NamedTuple
 from messages import one_sentence, text_files, write_line
 
 CHUNK = 2000  # sentences that a worker takes at a time
-SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
 @functools.cache
 def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
-    """From a sentence to its words: Japanese by SudachiPy (mode A), others by sacremoses, nothing escaped."""
-    if language == "ja":
-        from sudachipy import dictionary, tokenizer
-
-        sudachi = dictionary.Dictionary(dict="core").tokenizer(tokenizer.Tokenizer.SplitMode.A)
-        step = SUDACHI_MOST_BYTES // 4
-
-        def cut(text: str) -> str:
-            parts = (text[start : start + step] for start in range(0, len(text), step))
-            words = (m.surface().strip() for part in parts for m in sudachi.tokenize(part))
-            return " ".join(word for word in words if word)
-
-        return cut
+    """From a sentence to its words by sacremoses, nothing escaped."""
     from sacremoses import MosesTokenizer
 
     tokenize = MosesTokenizer(lang=language).tokenize

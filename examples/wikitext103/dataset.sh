@@ -1,10 +1,5 @@
 # WikiText-103, Merity et al. (2017), with the settings of Baevski and Auli (2019).
 #
-# The options are those of fairseq's example for the model with adaptive inputs (github.com/
-# facebookresearch/fairseq, examples/language_model/README.adaptive_inputs.md), its evaluation that
-# of README.md beside it. Its batch is 3 x 3,072 tokens on each GPU; the page does not say on how
-# many, and the paper trained on machines of 8: so 73,728 tokens an update.
-#
 # Environment, for a trial: BLOCK_TOKENS is the length of the blocks of text, CONTEXT_WINDOW the
 # tokens before a block that evaluate.sh lets the model see, PRUNE_LAYERS and PRUNE_HEADS what the
 # model has, where options make it another one.

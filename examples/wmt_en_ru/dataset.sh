@@ -1,16 +1,42 @@
-# WMT English-Russian without UN and Paracrawl, Voita et al. (2019).
+# WMT English-Russian without UN and Paracrawl, Voita et al. (2019); INTO=de or INTO=fr in the
+# environment takes English-German or English-French, of which TRAIN_PAIRS are taken (default: 2500000).
 
-SOURCE=en TARGET=ru
-ARCHIVES=(training-parallel-commoncrawl.tgz training-parallel-nc-v13.tgz wiki-titles.tgz
-    1mcorpus.zip wmt19-dev.tgz)
+SOURCE=en TARGET=${INTO:-ru}
+TRAIN_PAIRS=${TRAIN_PAIRS:-2500000}
+require_positive_integer TRAIN_PAIRS "$TRAIN_PAIRS"
+SPLITS_FROM=("$TARGET" "$TRAIN_PAIRS")
+case $TARGET in
+ru) ARCHIVES=(training-parallel-nc-v13.tgz wiki-titles.tgz 1mcorpus.zip) ;;
+de | fr) ARCHIVES=(training-parallel-europarl-v7.tgz training-parallel-nc-v9.tgz) ;;
+*) usage_error "INTO is '$INTO': give ru, de or fr" ;;
+esac
+ARCHIVES=(training-parallel-commoncrawl.tgz "${ARCHIVES[@]}" wmt19-dev.tgz wmt14-test-full.tgz)
+DEFAULT_OUTPUT=${DEFAULT_OUTPUT%ru}$TARGET
+
 splits() {
-    add train training-parallel-commoncrawl.tgz 'commoncrawl.ru-en.{lang}'
-    add train training-parallel-nc-v13.tgz 'training-parallel-nc-v13/news-commentary-v13.ru-en.{lang}'
-    add train wiki-titles.tgz 'wiki/ru-en/wiki.ru-en' --separator '||| ru,en'
-    add train 1mcorpus.zip 'corpus.en_ru.1m.{lang}'
+    add train training-parallel-commoncrawl.tgz "commoncrawl.$TARGET-en.{lang}"
+    if [[ $TARGET == ru ]]; then
+        add train training-parallel-nc-v13.tgz 'training-parallel-nc-v13/news-commentary-v13.ru-en.{lang}'
+        add train wiki-titles.tgz 'wiki/ru-en/wiki.ru-en' --separator '||| ru,en'
+        add train 1mcorpus.zip 'corpus.en_ru.1m.{lang}'
+    else
+        add train training-parallel-europarl-v7.tgz "training/europarl-v7.$TARGET-en.{lang}"
+        add train training-parallel-nc-v9.tgz "training/news-commentary-v9.$TARGET-en.{lang}"
+        [[ -n $check ]] || thin "$1/train.$SOURCE" "$1/train.$TARGET"
+    fi
     add valid wmt19-dev.tgz 'dev/newstest2013.{lang}' --keep-empty
-    add test wmt19-dev.tgz 'dev/newstest2014-ruen-{role}.{lang}.sgm' --keep-empty
+    add test wmt14-test-full.tgz "test-full/newstest2014-${TARGET}en-{role}.{lang}.sgm" --keep-empty
 }
 
-PRUNE_BUDGETS=14/31/30,12/21/25,8/13/15,5/9/12
+# thin FILE...: TRAIN_PAIRS of their lines, at even distances
+thin() {
+    local file total
+    total=$(wc -l <"$1")
+    for file in "$@"; do
+        write_whole "$file" awk -v of="$total" -v take="$TRAIN_PAIRS" \
+            'int(NR * take / of) > int((NR - 1) * take / of)' "$file"
+    done
+}
+
+PRUNE_BUDGETS=14/31/30,12/21/25,8/13/15,5/9/12,encoder=10
 source "$ROOT/examples/lib/paper_voita.sh"

@@ -128,6 +128,7 @@ def iwslt(folder: Path) -> None:
         sentences = [pair[side] for pair in texts.train]
         sentences[7] = "" if side else sentences[7]  # an empty line on one side
         sentences[9] += "\r and on"  # no end of a line
+        sentences[11] += " R&amp;D"  # as in its files of XML
         members[f"de-en/train.tags.de-en.{language}"] = tags(sentences)
         kind = "refset" if side else "srcset"
         valid = [pair[side] + " R&D <x>" for pair in texts.valid]
@@ -141,15 +142,16 @@ def iwslt(folder: Path) -> None:
 
 
 def kftt(folder: Path) -> None:
-    texts = Texts("ja", "en")
+    """The authors' words in tok/, their training text without long pairs, and the text as it was in orig/."""
+    texts, data = Texts("ja", "en"), "kftt-data-1.0/data"
     members = {"kftt-data-1.0/README": b"KFTT\n"}
-    for split, pairs in (("train", texts.train), ("dev", texts.valid), ("test", texts.test)):
+    for split, pairs in (("train.cln", texts.train), ("dev", texts.valid), ("test", texts.test)):
         for language in texts.pair:
             content = texts.lines(pairs, language)
-            members[f"kftt-data-1.0/data/orig/kyoto-{split}.{language}"] = content
-            members[f"kftt-data-1.0/data/tok/kyoto-{split}.{language}"] = b"not these\n"
-    tune = {f"kftt-data-1.0/data/orig/kyoto-tune.{language}": b"x\n" for language in texts.pair}
-    write_tar(folder / "kftt-data-1.0.tar.gz", {**members, **tune})
+            members[f"{data}/tok/kyoto-{split}.{language}"] = content
+            members[f"{data}/orig/kyoto-{split.removesuffix('.cln')}.{language}"] = content.title()
+            members[f"{data}/tok/kyoto-tune.{language}"] = b"not these\n"
+    write_tar(folder / "kftt-data-1.0.tar.gz", members)
 
 
 # Of each recipe the archives and the files of its training text, and its validation and test
@@ -171,11 +173,17 @@ WMT = {
         "wiki-titles.tgz wiki/ru-en/wiki.ru-en 1mcorpus.zip corpus.en_ru.1m",
         "newstest2013 newstest2014-ruen",
     ),
+    "wmt_en_fr": (
+        "training-parallel-commoncrawl.tgz commoncrawl.fr-en "
+        "training-parallel-europarl-v7.tgz training/europarl-v7.fr-en "
+        "training-parallel-nc-v9.tgz training/news-commentary-v9.fr-en",
+        "newstest2013 newstest2014-fren",
+    ),
 }
 
 
 def wmt(recipe: str, folder: Path) -> None:
-    """Archives of training text, and that of all of WMT's test sets; all have other files, too."""
+    """Archives of training text, and those of WMT's test sets; all have other files, too."""
     training, (valid, test) = (words.split() for words in WMT[recipe])
     files, stems = training[::2], training[1::2]
     texts = Texts(*recipe.split("_")[-2:])
@@ -194,7 +202,9 @@ def wmt(recipe: str, folder: Path) -> None:
             sentences = [pair[side] + more for pair in pairs]
             packed = segments(sentences, kind, language, xml=False)
             members[f"dev/{name}-{role}.{language}.sgm"] = packed
-    write_tar(folder / "wmt19-dev.tgz", members)
+    whole = {x.replace("dev/", "test-full/"): text for x, text in members.items() if "2014" in x}
+    write_tar(folder / "wmt14-test-full.tgz", whole)
+    write_tar(folder / "wmt19-dev.tgz", {x: t for x, t in members.items() if "2014" not in x})
 
 
 DOCUMENT, FILM = 15, 30  # pairs of a file of subtitles, and of a film, which has two

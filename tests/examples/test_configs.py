@@ -20,7 +20,7 @@ ROOT = EXAMPLES.parent
 def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> dict[str, Any]:
     """The options of fairseq-train in some arrays of a dataset.sh; `given` are a user's own."""
     script = (
-        f"set -eu; REST=({given}) MAPPING=entmax ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
+        f"set -eu; REST=({given}) MAPPING=entmax DEFAULT_OUTPUT=/nowhere ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
         "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; "
         "source $ROOT/examples/lib/pruning.sh; "
         "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "

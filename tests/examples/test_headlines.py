@@ -35,9 +35,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "text"
 
 
-# --- splits -------------------------------------------------------------------------------
-
-
 def test_no_source_package_and_no_package_is_in_two_splits_and_depends_on_no_other(
     text: Path, tmp_path: Path
 ) -> None:
@@ -64,9 +61,6 @@ def test_of_like_bodies_the_first_stays_and_one_that_differs_in_a_number_is_in_t
     splits = descriptions.split_packages(packages(*entries), 150, 150)
     names = {split: [p.name for p in kept] for split, kept in splits.items()}
     assert names == {"train": ["a"], "valid": ["own"], "test": ["test-13"]}
-
-
-# --- text ---------------------------------------------------------------------------------
 
 
 def test_a_description_becomes_one_line_without_bullets_and_marks_of_paragraphs() -> None:
@@ -97,9 +91,6 @@ def test_a_source_package_is_named_without_its_version_and_a_package_is_taken_on
     assert [package.source for package in made] == ["a", "b"]
     made = packages(Entry("a", "new title", "b"), Entry("a", "old title", "b"))
     assert [package.title for package in made] == ["new title"]
-
-
-# --- packed lists and what is refused -----------------------------------------------------
 
 
 @pytest.mark.parametrize("pack", debian.PACK)

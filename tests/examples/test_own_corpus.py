@@ -36,9 +36,6 @@ def texts(tmp_path_factory):
     return ["--source", folder / "english", "--target", folder / "spanish.txt"]
 
 
-# --- from beginning to end ----------------------------------------------------
-
-
 @pytest.mark.slow
 def test_one_command_ends_with_scores_and_a_report_and_run_again_does_nothing(texts, tmp_path):
     out = tmp_path / "out"
@@ -96,9 +93,6 @@ def test_another_text_is_refused_where_there_are_models_of_the_one_before(texts,
     assert "there are models of them" in refused.stderr
     assert (tmp_path / "data-bin" / "dict.src.txt").read_bytes() == dictionary
     assert run(*command).stdout.count("done before") == 3
-
-
-# --- wrong options: nothing is begun ------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,6 @@ def text(lists: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# --- parts and pairs ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("english", "german", "expected"),
     [
@@ -120,9 +117,6 @@ def test_a_usable_pair_has_2_to_40_words_of_like_lengths_and_is_translated(
     assert wrong == "unusable" or pairs.is_untranslated(pair(en, de)) == bool(wrong)
 
 
-# --- splits -------------------------------------------------------------------------------
-
-
 source_in = partial(debian.source_in, seed=1)
 
 
@@ -166,9 +160,6 @@ def test_of_the_same_text_the_first_stays_and_what_is_left_out_counts_for_the_te
     made = [pair("the same text", f"von {s}", source_in(s)) for s in SPLITS]
     made.append(pair("another text", "von valid", source_in("test", "t")))
     assert split_of(*made) == {"train": ["the same text"], "valid": [], "test": []}
-
-
-# --- packed lists and what is refused -----------------------------------------------------
 
 
 @pytest.mark.skipif(

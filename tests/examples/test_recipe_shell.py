@@ -153,6 +153,21 @@ def test_another_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path:
     assert names(tmp_path / "out") == {".lock"}
 
 
+def test_a_check_says_of_every_archive_whether_it_has_what_is_read(tmp_path: Path) -> None:
+    table, dry = miniatures.write("wmt_en_ru", tmp_path / "raw"), DryRun(tmp_path / "stubs")
+    command = ("wmt_en_ru", "prepare.sh", "--output", tmp_path / "out", "--check")
+    given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
+    miniatures.write_zip(table.parent / "1mcorpus.zip", {"corpus.en_ru.2m.ru": b""})
+    miniatures.write_table(table.parent, [x for x in table.parent.iterdir() if x != table])
+    (table.parent / "wiki-titles.tgz").unlink()
+    said = dry(*command, check=False, **given)
+    assert "wiki-titles.tgz cannot be downloaded by this program" in said
+    assert "is another archive, which has corpus.en_ru.2m.ru\n" in said
+    assert "wmt14-test-full.tgz: 2 files" in said
+    assert "not all that is read was found" in said
+    assert dry.calls() == []  # it needs no fairseq
+
+
 @pytest.mark.parametrize("kind", ["goes on", "no parts", "nothing more"])
 def test_a_download_that_was_stopped_goes_on_or_begins_anew(
     kind: str, raw: Path, tmp_path: Path
@@ -221,7 +236,7 @@ def test_a_line_that_a_tool_loses_leaves_no_finished_step(raw: Path, tmp_path: P
 # --- wrong options -----------------------------------------------------------
 
 WRONG = [
-    (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers or"),
+    (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers, --"),
     (RECIPE, "prepare.sh --workers 0", {}, "option --workers got '0'"),
     (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', and there is no such"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),

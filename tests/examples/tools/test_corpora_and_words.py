@@ -71,14 +71,23 @@ def test_one_file_with_both_languages_is_split_in_its_own_order(tmp_path):
     assert lines(tmp_path / "train.bb") == ["B1", "B2"]
 
 
+def test_a_file_may_have_several_names_and_one_that_is_missing_is_named_with_what_is_near(
+    tmp_path, capsys
+):
+    miniatures.write_tar(tmp_path / "a.tgz", {"x/new.aa": b"A\n", "README": b"", "x/c.bb": b"B\n"})
+    arguments = ["pairs", tmp_path / "a.tgz", "x/c.{lang}|x/new.{lang}", "aa", "bb", tmp_path / "p"]
+    tool(corpora, *arguments)
+    assert (lines(tmp_path / "p.aa"), lines(tmp_path / "p.bb")) == (["A"], ["B"])
+    arguments[2] = "x/b.{lang}"
+    said = refusal(capsys, corpora, *arguments)
+    assert "no file x/b.aa, x/b.bb: it is another archive, which has x/new.aa, x/c.bb" in said
+
+
 def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):
     arguments = archived(tmp_path, b"a\n" * 9000, b"A\n" * 9000)
     (tmp_path / "a.tgz").write_bytes((tmp_path / "a.tgz").read_bytes()[:-30])
     assert "a.tgz is cut short or damaged" in refusal(capsys, corpora, *arguments)
     assert all(path.name == "a.tgz" or not path.read_bytes() for path in tmp_path.iterdir())
-
-
-# --- subtitles ---------------------------------------------------------------
 
 
 @pytest.fixture
@@ -90,8 +99,7 @@ def subtitles(tmp_path):
     def drawn(train=100):
         out = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
         out.mkdir()
-        numbers = ["--train", train, "--valid", 16, "--test", 12]
-        tool(corpora, "subtitles", *archives, "en", "ru", out, *numbers)
+        tool(corpora, "subtitles", *archives, "en", "ru", out, train, 16, 12)
         return {
             name: list(zip(*(lines(out / f"{name}.{x}") for x in ("en", "ru")), strict=True))
             for name in ("train", "valid", "test")
@@ -119,9 +127,6 @@ def test_an_alignment_of_other_documents_is_refused(subtitles, tmp_path, capsys)
     assert "does not have the documents en/1999/1/37.xml.gz" in capsys.readouterr().err
 
 
-# --- words -------------------------------------------------------------------
-
-
 def cut(folder, texts, *options):
     """The words of the sides of a text."""
     for side, text in texts.items():
@@ -143,14 +148,6 @@ def test_long_and_empty_pairs_are_left_out_when_a_limit_is_given(tmp_path, capsy
     assert cut(tmp_path, texts, "--max-words", 3)[1] == ["Yes .", "No ."]
     assert "left out 2 that are empty or longer than 3 words" in capsys.readouterr().out
     assert cut(tmp_path, texts)[0] == ["Ja .", "", "Eins zwei drei .", "Nein ."]
-
-
-def test_japanese_is_cut_into_short_units_whatever_its_length(tmp_path):
-    sentence = "私は東京大学の学生です。"
-    texts = {"ja": f"{sentence}\n{sentence * 3000}\n", "en": "a\nb\n"}
-    (short, long), _ = cut(tmp_path, texts)
-    assert short == "私 は 東京 大学 の 学生 です 。"
-    assert long.replace(" ", "") == sentence * 3000
 
 
 def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said(tmp_path):

@@ -38,9 +38,6 @@ def together(splits):
     return sorted(pair for found in splits.values() for pair in found)
 
 
-# --- who is in which split ---------------------------------------------------
-
-
 def test_every_pair_is_in_one_split_in_the_order_of_the_files(tmp_path):
     pairs = plain(range(200))
     corpus(tmp_path, pairs)
@@ -91,9 +88,6 @@ def test_what_has_no_files_is_drawn_from_pairs_that_are_not_in_the_given_ones(tm
     splits = split(tmp_path, "--testpref", str(tmp_path / "test"), "--valid", "30")
     assert not set(splits["valid"]) & set(splits["test"])
     assert (len(splits["valid"]), len(splits["train"])) == (30, 20)
-
-
-# --- what is mended, left out and refused -------------------------------------
 
 
 def test_what_is_left_out_is_counted_by_its_reason_but_nothing_of_a_test(tmp_path, capsys):

@@ -64,9 +64,6 @@ def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
     assert not read_course(log(tmp_path, FIRST[0], EARLY, f"{BEGIN} 2", SECOND[0])).by_patience
 
 
-# --- heads in a search ----------------------------------------------------------------
-
-
 def inner(updates: int, encoder: int, cross: int) -> str:
     return (
         f"{STAMP} train_inner | epoch 001:     {updates} / 1000 loss=9.5, heads_open={encoder + cross}, "
