@@ -107,8 +107,14 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             self._observers.remove(observer)
 
     def queries(self, query: Tensor) -> Tensor:
-        """Queries ``(queries, batch, width of the heads)``."""
-        return self.q_proj(query)
+        """Queries ``(queries, batch, width of the heads)``, for a kernel in the place of the mapping."""
+        mapping: Any = self.mapping
+        projected, scale = self.q_proj(query), mapping.score_scale()
+        if scale is None:
+            return projected
+        if isinstance(scale, Tensor) and scale.numel() > 1:
+            scale = scale.repeat_interleave(self.head_dim)
+        return (projected * scale).to(projected.dtype)
 
     def keys_and_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None

@@ -27,7 +27,9 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
     It has no gates, gives NaN to a query without keys, and reads the weights of projections.
     """
     assert attention.mapping is not None
-    if not attention.mapping.is_softmax or request.before_softmax or request.need_head_weights:
+    if not attention.mapping.is_softmax or attention.mapping.score_scale() is not None:
+        return None
+    if request.before_softmax or request.need_head_weights:
         return None
     # Its softmax of a step is in float32, and its cross-attention of a training in parts
     in_a_step = request.incremental_state is not None
@@ -68,7 +70,8 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
         # As a result of the layer, which --checkpoint-activations gives gradients
-        probs = torch.cat([probs, in_full[:, list(attention.scores_of)]], 1)
+        scores = attention.mapping.scaled(in_full)
+        probs = torch.cat([probs, scores[:, list(attention.scores_of)]], 1)
     return output, request.select_weights(probs)
 
 

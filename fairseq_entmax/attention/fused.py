@@ -45,6 +45,10 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         return None
     mapping = attention.mapping
     assert mapping is not None
+    if attn_mask is not None and mapping.score_scale() is not None:
+        adds = not masks.is_of_future(attn_mask)
+        if adds:  # and a mapping scales what a mask adds, too
+            return None
     settings: dict[str, Any] = {"dropout": dropout.p} if drops else {}
     if mapping.is_softmax:
         # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own

@@ -9,6 +9,7 @@ subclasses :class:`Mapping` and gets one line in ``registry.py``.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -16,10 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO
-from fairseq_entmax.mappings.rise import RISE, Rise, check_warmup
-from fairseq_entmax.mappings.scripting import refusal
-from fairseq_entmax.mappings.strengths import LEARNED
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, value_of
+from fairseq_entmax.mappings.rise import RISE, WARMUP, Rise, check_warmup
+from fairseq_entmax.mappings.scripting import ScriptableScale, refusal
+from fairseq_entmax.mappings.strengths import (
+    LEARNED,
+    NO_TEMPERATURE,
+    TEMPERATURE,
+    TEMPERATURE_INIT,
+    check_temperature,
+    for_scores,
+    number_or_learned,
+)
 
 Number = TypeVar("Number", float, Tensor, float | Tensor)
 
@@ -149,6 +158,22 @@ class Mapping(nn.Module):
         """
         return None
 
+    def score_scale(self) -> float | Tensor | None:
+        """What scores are multiplied by first, here or, before a kernel, in the queries.
+
+        A number, or ``(heads,)``, or ``(1,)`` for all heads; None for nothing, unless a class says otherwise.
+        """
+        return None
+
+    def scaled(self, scores: Tensor) -> Tensor:
+        """Scores times :meth:`score_scale`, with which :meth:`forward` begins where there is one."""
+        scale = self.score_scale()
+        if not isinstance(scale, Tensor):
+            return scores if scale is None else scores * scale
+        is_masked = scores == -torch.inf  # a product with -inf would have NaN as its gradient
+        product = scores.masked_fill(is_masked, 0.0) * for_scores(scale, scores)
+        return product.to(scores.dtype).masked_fill(is_masked, -torch.inf)
+
     def is_fused_forward(self) -> bool:
         """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
         return self._is_of_forward("fused") and not has_hook(self)
@@ -220,13 +245,51 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
+    text_parameters: ClassVar[tuple[str, ...]] = (TEMPERATURE, TEMPERATURE_INIT, "share", LR_FACTOR)
     # Numbers that may be learned to their parameters; text parameters of a start to these numbers
-    parameter_of: ClassVar[dict[str, str]] = {}
-    start_of: ClassVar[dict[str, str]] = {}
+    parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
+    start_of: ClassVar[dict[str, str]] = {TEMPERATURE_INIT: TEMPERATURE}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fixed_temperature: float | None = NO_TEMPERATURE
+        self.log_temperature: nn.Parameter | None = None  # over lr_factor
+
+    def take_text(self, parameters: dict[str, Any], share: str, count: int) -> None:
+        """Take from a text what every mapping has: temperature, warmup, and who shares ``count`` numbers."""
+        temperature = parameters.get(TEMPERATURE, NO_TEMPERATURE)
+        self.fixed_temperature = number_or_learned(temperature, TEMPERATURE, check_temperature)
+        if self.fixed_temperature is None:
+            start = parameters.get(TEMPERATURE_INIT, NO_TEMPERATURE)
+            log_start = math.log(check_temperature(start, TEMPERATURE_INIT))
+            self.log_temperature = nn.Parameter(torch.full((count,), log_start / self.lr_factor))
+            self._save_factor()
+        self.rise_over(parameters.get(WARMUP, 0))
+        self.share = share
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """What scores are divided by, the gamma of Niculae and Blondel 2017, section 2.2.
+
+        A number, or ``(heads,)`` or ``(1,)``, above 0, where it is learned. It is there from the first update.
+        """
+        if self.log_temperature is None:
+            assert self.fixed_temperature is not None
+            return self.fixed_temperature
+        return value_of(self.log_temperature, self.lr_factor).exp()
+
+    def score_scale(self) -> float | Tensor | None:
+        temperature = self.temperature
+        is_none = isinstance(temperature, float) and temperature == NO_TEMPERATURE
+        return None if is_none else 1.0 / temperature
+
+    def exported(self) -> nn.Module:
+        module, scale = super().exported(), self.score_scale()
+        return module if scale is None else nn.Sequential(ScriptableScale(scale), module)
 
     def numbers(self) -> dict[str, float | Tensor]:
         """What is in use: a number, or ``(heads,)`` or ``(1,)`` where it is learned."""
-        raise NotImplementedError
+        return {} if self.score_scale() is None else {TEMPERATURE: self.temperature}
 
     @classmethod
     def check_text(cls, parameters: dict[str, str]) -> None:
@@ -261,6 +324,11 @@ class OfHeads(Mapping):
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
         return tuple(name for name, attribute in names if getattr(self, attribute) is not None)
+
+    @property
+    def changing(self) -> tuple[str, ...]:
+        fixed = () if TEMPERATURE in self.learned else (TEMPERATURE,)  # which does not rise
+        return tuple(name for name in super().changing if name not in fixed)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():

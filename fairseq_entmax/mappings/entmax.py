@@ -68,10 +68,17 @@ class Entmax(OfHeads):
     """
 
     text_parameters = (
-        *("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init", WARMUP),
+        *("alpha", "init", TV, "tv_init", OSCAR, "oscar_init", WARMUP),
+        *OfHeads.text_parameters,
     )
-    parameter_of: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
-    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
+    parameter_of: ClassVar = {
+        **{"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"},
+        **OfHeads.parameter_of,
+    }
+    start_of: ClassVar = {
+        **{"init": "alpha", "tv_init": TV, "oscar_init": OSCAR},
+        **OfHeads.start_of,
+    }
 
     def __init__(
         self,
@@ -115,9 +122,10 @@ class Entmax(OfHeads):
         cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
+        count = num_heads if share == SHARE_NONE else 1
         mapping = cls(
             parameters.get("alpha"),
-            num_heads if share == SHARE_NONE else 1,
+            count,
             parameters.get("init", NORMAL),
             generator,
             tv=parameters.get(TV),
@@ -125,8 +133,7 @@ class Entmax(OfHeads):
             strength_init=parameters.get("tv_init" if TV in parameters else "oscar_init"),
             lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
         )
-        mapping.rise_over(parameters.get(WARMUP, 0))
-        mapping.share = share
+        mapping.take_text(parameters, share, count)
         return mapping
 
     @property
@@ -161,9 +168,11 @@ class Entmax(OfHeads):
 
     def numbers(self) -> dict[str, float | Tensor]:
         strength = self.strength
-        return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})
+        structure = {} if strength is None else {self._kind: strength}
+        return {"alpha": self.alpha, **structure, **super().numbers()}
 
     def forward(self, scores: Tensor) -> Tensor:
+        scores = self.scaled(scores)
         epsilon, strength = for_scores(self._epsilon, scores), self.strength
         if strength is None or not self.is_structured:
             return map_structured(scores, PLAIN, epsilon, 0.0)

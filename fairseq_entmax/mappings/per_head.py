@@ -118,11 +118,20 @@ class HeadsApart(Mapping):
                 epsilon = 0.0
             if epsilon is None:
                 return None
-            if not isinstance(epsilon, Tensor):
-                # Filled on the device: nothing waits for a copy
-                epsilon = torch.full((1,), epsilon, device=self._where.device)
-            epsilons.append(epsilon.expand(len(heads)))
+            epsilons.append(self._number(epsilon).expand(len(heads)))
         return self._joined(epsilons, 0)
+
+    def score_scale(self) -> Tensor | None:
+        scales = [part.score_scale() for part in self._mappings()]
+        if all(scale is None for scale in scales):
+            return None
+        return self._joined(
+            [
+                self._number(1.0 if scale is None else scale).expand(len(heads))
+                for scale, heads in zip(scales, self._heads(), strict=True)
+            ],
+            0,
+        )
 
     def scriptable(self) -> nn.Module:
         parts = [part.exported() for part in self._mappings()]
@@ -145,6 +154,12 @@ class HeadsApart(Mapping):
             [head for head, part in enumerate(self.part_of) if part == number]
             for number in range(len(self.parts))
         ]
+
+    def _number(self, number: float | Tensor) -> Tensor:
+        """A tensor as it is, or a number as ``(1,)``, filled on the device: nothing waits for a copy."""
+        if isinstance(number, Tensor):
+            return number
+        return torch.full((1,), number, device=self._where.device)
 
     def _joined(self, pieces: list[Tensor], dim: int) -> Tensor:
         """What parts give for their heads, along ``dim``, as one in the order of heads."""

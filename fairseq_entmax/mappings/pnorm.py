@@ -45,9 +45,9 @@ class SqPNormMax(OfHeads):
         ValueError: an argument is out of range.
     """
 
-    text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR, WARMUP)
-    parameter_of: ClassVar = {"p": "p_logit"}
-    start_of: ClassVar = {"p_init": "p"}
+    text_parameters = ("p", "p_init", "gamma", WARMUP, *OfHeads.text_parameters)
+    parameter_of: ClassVar = {"p": "p_logit", **OfHeads.parameter_of}
+    start_of: ClassVar = {"p_init": "p", **OfHeads.start_of}
 
     def __init__(
         self,
@@ -74,15 +74,15 @@ class SqPNormMax(OfHeads):
         cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
     ) -> SqPNormMax:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
+        count = num_heads if share == SHARE_NONE else 1
         mapping = cls(
             parameters.get("p", P_INIT),
-            num_heads if share == SHARE_NONE else 1,
+            count,
             parameters.get("p_init", P_INIT),
             parameters.get("gamma", GAMMA),
             parameters.get(LR_FACTOR, NO_FACTOR),
         )
-        mapping.rise_over(parameters.get(WARMUP, 0))
-        mapping.share = share
+        mapping.take_text(parameters, share, count)
         return mapping
 
     @property
@@ -104,9 +104,10 @@ class SqPNormMax(OfHeads):
         return self.learned  # its numbers do not rise
 
     def numbers(self) -> dict[str, float | Tensor]:
-        return {"p": self.p, "gamma": self.gamma}
+        return {"p": self.p, "gamma": self.gamma, **super().numbers()}
 
     def forward(self, scores: Tensor) -> Tensor:
+        scores = self.scaled(scores)
         probs = map_structured(scores, PNORM, for_scores(self._epsilon, scores), self.gamma)
         return probs if self.risen == 1.0 else torch.lerp(softmax(scores), probs, self.risen)
 
