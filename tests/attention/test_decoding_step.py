@@ -11,6 +11,7 @@ from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention
 from fairseq_entmax.attention.kv_cache import HypothesesCache, SourceCache
 from fairseq_entmax.mappings import parse_mappings
 from tests.kernels.native.support import needs_compiler
+from tests.support import TEMPERED
 
 pytestmark = needs_compiler
 
@@ -80,6 +81,8 @@ def beams(kind="cross", number=2, beam=3, length=9):
     ("mapping", "heads", "per_order"),
     [
         *((mapping, {}, 4) for mapping in ("entmax15", "sparsemax", "sparsemax|softmax*3")),
+        (f"entmax15|{TEMPERED}|softmax:temperature=3*2", {}, 4),
+        (TEMPERED, {}, 4),
         *(("entmax", {"kept_heads": kept, "gated": kept != 1}, 4) for kept in (None, 1, 3)),
         ("entmax", {}, 25),  # the cache of the target grows
     ],

@@ -16,9 +16,10 @@ from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
 from tests.attention.test_multihead import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.kernels.native.support import can_build, needs_compiler
-from tests.support import build_model
+from tests.support import TEMPERED, build_model
 
 APART = "sparsemax|entmax|softmax|entmax"
+HOT = "sparsemax:temperature=2|entmax:temperature=learned|softmax:temperature=0.5|entmax"
 BACKENDS = [kernels.NATIVE, kernels.TRITON]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -74,9 +75,9 @@ def backend(request):
     [
         *(
             (kernels.NATIVE, mapping)
-            for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2", "entmax")
+            for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2", "entmax", TEMPERED)
         ),
-        *((backend, APART) for backend in BACKENDS),
+        *((backend, mapping) for backend in BACKENDS for mapping in (APART, HOT)),
     ],
     indirect=["backend"],
 )
@@ -265,6 +266,19 @@ def test_a_mask_with_a_gradient_is_added_apart(calls):
     assert (mask.grad != 0).any()
 
 
+@needs_compiler
+def test_a_temperature_is_of_what_a_mask_adds_too(calls):
+    mask = torch.linspace(-3, 3, QUERIES * QUERIES).view(QUERIES, QUERIES)
+    query, _, _ = inputs("encoder-self", torch.float32)
+    for mapping, fused_calls in (("sparsemax:temperature=2", 0), ("sparsemax", 1)):
+        module, seen = make("encoder-self", mapping, torch.float32), []
+        output, _ = module(query, query, query, attn_mask=mask, need_weights=False)
+        with module.observed(seen.append):
+            apart, _ = module(query, query, query, attn_mask=mask, need_weights=False)
+        torch.testing.assert_close(output, apart, atol=2e-6, rtol=0)
+        assert (len(calls), len(seen)) == (fused_calls, 1)
+
+
 def test_padding_without_dimensions_is_none(calls):
     module = make("encoder-self", "entmax", torch.float32)
     none, empty = (
@@ -293,8 +307,8 @@ def softmax_calls(monkeypatch):
     return counted
 
 
-def softmax_results(kind, padding, gated=True, watched=False):
-    module = make(kind, "softmax", torch.float32)
+def softmax_results(kind, padding, gated=True, watched=False, mapping="softmax"):
+    module = make(kind, mapping, torch.float32)
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
     if watched:  # somebody who sees the weights keeps the parts apart
         module.mapping.register_forward_hook(lambda *_: None)
@@ -306,11 +320,22 @@ def softmax_results(kind, padding, gated=True, watched=False):
     return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
 
 
-@pytest.mark.parametrize(("kind", "gated"), [*((kind, True) for kind in KINDS), ("cross", False)])
+@pytest.mark.parametrize(
+    ("kind", "gated", "mapping"),
+    [
+        *((kind, True, "softmax") for kind in KINDS),
+        *((kind, False, "softmax:temperature=learned:temperature_init=2") for kind in KINDS),
+        *(("cross", False, mapping) for mapping in ("softmax", "softmax:temperature=0.5")),
+    ],
+)
 @pytest.mark.parametrize("pads", [False, True])
-def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
+def test_softmax_on_torchs_attention_is_that_of_the_parts(
+    kind, gated, mapping, pads, softmax_calls
+):
     padding = left_padding(kind).flip(1) if pads else None
-    whole, apart = (softmax_results(kind, padding, gated, watched) for watched in (False, True))
+    whole, apart = (
+        softmax_results(kind, padding, gated, watched, mapping) for watched in (False, True)
+    )
     assert len(softmax_calls) == 1
     for one, other in zip(whole, apart, strict=True):
         torch.testing.assert_close(one, other, atol=5e-5, rtol=5e-5)
