@@ -27,9 +27,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
     It has no gates, gives NaN to a query without keys, and reads the weights of projections.
     """
     assert attention.mapping is not None
-    if not attention.mapping.is_softmax or attention.mapping.score_scale() is not None:
-        return None
-    if request.before_softmax or request.need_head_weights:
+    if not attention.mapping.is_softmax or request.before_softmax or request.need_head_weights:
         return None
     # Its softmax of a step is in float32, and its cross-attention of a training in parts
     in_a_step = request.incremental_state is not None
@@ -40,6 +38,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
         attention.gate is not None
         or attention.num_heads * attention.head_dim != attention.embed_dim
         or attention.is_watched()
+        or attention.mapping.score_scale() is not None
         or any(map(_is_changed, projections))
         or not masks.leave_each_query_a_key(request.key_padding_mask, request.attn_mask)
     ):

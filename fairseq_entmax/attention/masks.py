@@ -40,7 +40,7 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
     is for other masks, too. Padding on a GPU, where a look would wait in every layer, is taken to
     leave one, as fairseq takes it: a sentence has an end, and only with --left-pad-target is that not so.
     """
-    if attn_mask is not None and not is_of_future(attn_mask):
+    if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
@@ -54,14 +54,12 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
     return not bool(is_empty.any())
 
 
-def is_of_future(mask: Tensor) -> bool:
-    """What :func:`mark_future_mask` says, or what is read from the mask.
+def _is_of_future(mask: Tensor) -> bool:
+    """What :func:`mark_future_mask` says, read from the mask.
 
     Activation checkpointing computes a layer again with the same numbers and without the mark, and
     it has to go the same way.
     """
-    if hides_future_alone(mask):
-        return True
     if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
         return False
     return not is_recorded() and torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))

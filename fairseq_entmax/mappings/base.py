@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -19,19 +19,14 @@ from torch import Tensor, nn
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, value_of
 from fairseq_entmax.mappings.rise import RISE, WARMUP, Rise, check_warmup
-from fairseq_entmax.mappings.scripting import ScriptableScale, refusal
-from fairseq_entmax.mappings.strengths import (
-    LEARNED,
-    NO_TEMPERATURE,
-    TEMPERATURE,
-    TEMPERATURE_INIT,
-    check_temperature,
-    for_scores,
-    number_or_learned,
-)
+from fairseq_entmax.mappings.scripting import refusal
+from fairseq_entmax.mappings.strengths import LEARNED, for_scores, number_or_learned
+from fairseq_entmax.mappings.structured import check_gamma
 
 Number = TypeVar("Number", float, Tensor, float | Tensor)
+Generator = torch.Generator | None
 
+TEMPERATURE, START = "temperature", "temperature_init"
 # How far one learned value reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
 SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
@@ -72,9 +67,7 @@ class Mapping(nn.Module):
         self.rise: Rise | None = None
 
     @classmethod
-    def from_text(
-        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
-    ) -> Mapping:
+    def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> Mapping:
         """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
@@ -159,10 +152,7 @@ class Mapping(nn.Module):
         return None
 
     def score_scale(self) -> float | Tensor | None:
-        """What scores are multiplied by first, here or, before a kernel, in the queries.
-
-        A number, or ``(heads,)``, or ``(1,)`` for all heads; None for nothing, unless a class says otherwise.
-        """
+        """What scores are multiplied by first, or queries before a kernel: a number, ``(heads,)``, ``(1,)``, or None."""
         return None
 
     def scaled(self, scores: Tensor) -> Tensor:
@@ -170,9 +160,9 @@ class Mapping(nn.Module):
         scale = self.score_scale()
         if not isinstance(scale, Tensor):
             return scores if scale is None else scores * scale
-        is_masked = scores == -torch.inf  # a product with -inf would have NaN as its gradient
-        product = scores.masked_fill(is_masked, 0.0) * for_scores(scale, scores)
-        return product.to(scores.dtype).masked_fill(is_masked, -torch.inf)
+        masked = scores == -torch.inf  # a product with -inf would have NaN as its gradient
+        product = scores.masked_fill(masked, 0.0) * for_scores(scale, scores)
+        return product.to(scores.dtype).masked_fill(masked, -torch.inf)
 
     def is_fused_forward(self) -> bool:
         """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
@@ -191,7 +181,7 @@ class Mapping(nn.Module):
         return self.scriptable()
 
     def scriptable(self) -> nn.Module:
-        """What does the same in ``torch.jit.script`` and ONNX, with the present numbers as constants.
+        """What does the same to :meth:`scaled` scores in TorchScript and ONNX, with its numbers as constants.
 
         Raises:
             ValueError: there is nothing of the kind; so it is unless a class says otherwise.
@@ -245,47 +235,40 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    text_parameters: ClassVar[tuple[str, ...]] = (TEMPERATURE, TEMPERATURE_INIT, "share", LR_FACTOR)
+    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, START, WARMUP)
     # Numbers that may be learned to their parameters; text parameters of a start to these numbers
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
-    start_of: ClassVar[dict[str, str]] = {TEMPERATURE_INIT: TEMPERATURE}
+    start_of: ClassVar[dict[str, str]] = {START: TEMPERATURE}
+    # from_text, but for what all mappings have, with so many of each number that is learned
+    of_text: ClassVar[Callable[..., Any]]
+    fixed_temperature = 1.0
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fixed_temperature: float | None = NO_TEMPERATURE
-        self.log_temperature: nn.Parameter | None = None  # over lr_factor
-
-    def take_text(self, parameters: dict[str, Any], share: str, count: int) -> None:
-        """Take from a text what every mapping has: temperature, warmup, and who shares ``count`` numbers."""
-        temperature = parameters.get(TEMPERATURE, NO_TEMPERATURE)
-        self.fixed_temperature = number_or_learned(temperature, TEMPERATURE, check_temperature)
-        if self.fixed_temperature is None:
-            start = parameters.get(TEMPERATURE_INIT, NO_TEMPERATURE)
-            log_start = math.log(check_temperature(start, TEMPERATURE_INIT))
-            self.log_temperature = nn.Parameter(torch.full((count,), log_start / self.lr_factor))
-            self._save_factor()
-        self.rise_over(parameters.get(WARMUP, 0))
-        self.share = share
+    @classmethod
+    def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> OfHeads:
+        share = check_share(parameters.get("share", SHARE_NONE), "share")
+        count = num_heads if share == SHARE_NONE else 1
+        mapping: OfHeads = cls.of_text(parameters, count, generator)
+        given = parameters.get(TEMPERATURE, 1.0)
+        fixed = number_or_learned(given, TEMPERATURE, check_gamma)
+        if fixed is None:
+            start = math.log(check_gamma(parameters.get(START, 1.0), START))
+            mapping.log_temperature = nn.Parameter(torch.full((count,), start / mapping.lr_factor))
+            mapping._save_factor()
+        else:
+            mapping.fixed_temperature = fixed
+        mapping.rise_over(parameters.get(WARMUP, 0))
+        mapping.share = share
+        return mapping
 
     @property
     def temperature(self) -> float | Tensor:
-        """What scores are divided by, the gamma of Niculae and Blondel 2017, section 2.2.
-
-        A number, or ``(heads,)`` or ``(1,)``, above 0, where it is learned. It is there from the first update.
-        """
-        if self.log_temperature is None:
-            assert self.fixed_temperature is not None
-            return self.fixed_temperature
-        return value_of(self.log_temperature, self.lr_factor).exp()
+        """What scores are divided by: gamma of Niculae and Blondel 2017, section 2. It does not rise."""
+        log = getattr(self, "log_temperature", None)
+        return self.fixed_temperature if log is None else value_of(log, self.lr_factor).exp()
 
     def score_scale(self) -> float | Tensor | None:
         temperature = self.temperature
-        is_none = isinstance(temperature, float) and temperature == NO_TEMPERATURE
-        return None if is_none else 1.0 / temperature
-
-    def exported(self) -> nn.Module:
-        module, scale = super().exported(), self.score_scale()
-        return module if scale is None else nn.Sequential(ScriptableScale(scale), module)
+        return None if isinstance(temperature, float) and temperature == 1.0 else 1.0 / temperature
 
     def numbers(self) -> dict[str, float | Tensor]:
         """What is in use: a number, or ``(heads,)`` or ``(1,)`` where it is learned."""
@@ -294,17 +277,14 @@ class OfHeads(Mapping):
     @classmethod
     def check_text(cls, parameters: dict[str, str]) -> None:
         mapping = cls.from_text(parameters, 1, torch.Generator())
-        assert isinstance(mapping, OfHeads)
         learned, numbers = mapping.learned, mapping.numbers()
         fixed = {name: f"{name}={numbers[name]:g}" for name in numbers if name not in learned}
         for start, name in cls.start_of.items():
             if start in parameters and name not in learned:
-                if name not in fixed:
-                    raise ValueError(f"{start} is for {name}={LEARNED}: write both, or neither")
-                raise ValueError(
-                    f"{start} is for a value of {name} that is learned, and {fixed[name]} is fixed: "
-                    f"leave one out"
-                )
+                what = f"{name}={LEARNED}: write both, or neither"
+                if name in fixed:
+                    what = f"a value of {name} that is learned, and {fixed[name]} is fixed: leave one out"
+                raise ValueError(f"{start} is for {what}")
         for option in ("share", LR_FACTOR):
             if option in parameters and not learned:
                 texts = [fixed[name] for name in cls.start_of.values() if name in fixed]
@@ -323,12 +303,11 @@ class OfHeads(Mapping):
     @property
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
-        return tuple(name for name, attribute in names if getattr(self, attribute) is not None)
+        return tuple(name for name, one in names if getattr(self, one, None) is not None)
 
     @property
     def changing(self) -> tuple[str, ...]:
-        fixed = () if TEMPERATURE in self.learned else (TEMPERATURE,)  # which does not rise
-        return tuple(name for name in super().changing if name not in fixed)
+        return tuple(one for one in super().changing if one != TEMPERATURE or one in self.learned)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():

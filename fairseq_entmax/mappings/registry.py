@@ -53,21 +53,14 @@ def register_mapping(
     )
 
 
-_COMMON = OfHeads.text_parameters
-register_mapping("softmax", Entmax, allowed=_COMMON, alpha="1")
-register_mapping("sparsemax", Entmax, allowed=("warmup", *_COMMON), alpha="2")
-register_mapping("entmax15", Entmax, allowed=("warmup", *_COMMON), alpha="1.5")
+_ALL = OfHeads.text_parameters
+register_mapping("softmax", Entmax, _ALL[:-1], alpha="1")  # which has no warmup
+register_mapping("sparsemax", Entmax, _ALL, alpha="2")
+register_mapping("entmax15", Entmax, _ALL, alpha="1.5")
 register_mapping("entmax", Entmax)
-register_mapping(
-    *("fusedmax", Entmax, ("alpha", "tv", "tv_init", "warmup", *_COMMON)),
-    alpha="2",
-    tv="0.1",
-)
-register_mapping(
-    *("oscarmax", Entmax, ("alpha", "oscar", "oscar_init", "warmup", *_COMMON)),
-    alpha="2",
-    oscar="0.01",
-)
+register_mapping("fusedmax", Entmax, ("alpha", "tv", "tv_init", *_ALL), alpha="2", tv="0.1")
+_OSCAR = ("alpha", "oscar", "oscar_init", *_ALL)
+register_mapping("oscarmax", Entmax, _OSCAR, alpha="2", oscar="0.01")
 register_mapping("sqpnormmax", SqPNormMax)
 
 

@@ -20,22 +20,6 @@ class ScriptableSoftmax(nn.Module):
         return softmax_rows(scores)
 
 
-class ScriptableScale(nn.Module):
-    """Scores times a constant above 0: a number, or ``(heads,)``, or ``(1,)`` for all."""
-
-    scale: Tensor
-
-    def __init__(self, scale: float | Tensor) -> None:
-        super().__init__()
-        self.register_buffer(
-            "scale", torch.as_tensor(scale).detach().view(-1, 1, 1), persistent=False
-        )
-
-    def forward(self, scores: Tensor) -> Tensor:
-        """Scale ``(batch, heads, queries, keys)``."""
-        return scores * self.scale.to(scores.dtype)
-
-
 class ScriptableEntmax(nn.Module):
     """Alpha-entmax of constants: a number from 1 to 2, or ``(heads,)``, or ``(1,)`` for all."""
 

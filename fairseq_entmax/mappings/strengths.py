@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_entmax.mappings.functional import number_in
 from fairseq_entmax.mappings.structured import check_p, check_strength
 
 # What a text says in the place of a number
@@ -17,11 +16,6 @@ LEARNED = "learned"
 
 # The paper's, with scores of about its size (Niculae and Blondel 2017, section 4)
 TV_INIT, OSCAR_INIT, P_INIT, GAMMA = 0.1, 0.01, 1.5, 1.0
-
-# Names in a mapping's text; with 1 scores stay as they are
-TEMPERATURE, TEMPERATURE_INIT = "temperature", "temperature_init"
-NO_TEMPERATURE = 1.0
-LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 
 
 def number_or_learned(
@@ -56,12 +50,6 @@ def check_p_init(value: float | str, name: str) -> float:
             f"at an end never leaves it"
         )
     return number
-
-
-def check_temperature(value: float | str, name: str = TEMPERATURE) -> float:
-    """Return a temperature as a float, or raise ValueError: 0.01 to 100."""
-    allowed = f"a number from {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}"
-    return number_in(value, name, lambda x: LEAST_TEMPERATURE <= x <= MOST_TEMPERATURE, allowed)
 
 
 def logit_above_one(number: float) -> float:

@@ -37,12 +37,6 @@ _KNOWN = (
         ("values", "gamma"),
         **_ANY,
     ),
-    _value(
-        "temperature",
-        "temperature",
-        "what scores are divided by: the higher, the more even the weights",
-        **_ANY,
-    ),
 )
 # Values whose meaning is known; of any other the name is all there is to say
 KNOWN = {number.name: number for number in _KNOWN}
