@@ -33,8 +33,7 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
         RuntimeError: 10,000 steps do not converge (20 to 250 are common), or a second derivative is wanted.
 
     Source:
-        Niculae and Blondel 2017, section 2.2, by the splitting of Lions and Mercier 1979, whose fixed
-        point is differentiated, as in their Proposition 1.
+        Niculae and Blondel 2017, section 2.2, by Lions and Mercier 1979; derived as in Proposition 1.
     """
     gamma = check_gamma(gamma)
 
@@ -60,7 +59,7 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
             through = partial(torch.autograd.grad, again, around, retain_graph=True)
             return _repeated(lambda total: grad + through(total)[0], grad, sizes.pop())
 
-        # At the same place to the bit, as steps bend where a key enters the support
+        # At the same place to the bit: steps bend where a key enters the support
         state = state + (moved - moved.detach())
         probs = step(state)[1]
         if state.requires_grad:

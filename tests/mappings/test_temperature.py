@@ -36,14 +36,6 @@ def test_scores_are_divided_by_it_and_1_is_no_operation(text):
     assert torch.equal(learned(given), plain(given))
 
 
-@pytest.mark.parametrize("text", ["softmax", "entmax:tv=learned:init=1.3"])
-def test_gradcheck_holds_for_it_and_for_scores_with_masks(text):
-    mapping, masked = build(f"{text}:temperature=learned:lr_factor=3"), scores() == -torch.inf
-    inputs = scores().masked_fill(masked, 0.0).requires_grad_(), *mapping.parameters()
-    probs = lambda values, *_: mapping(values.masked_fill(masked, -torch.inf))  # noqa: E731
-    assert torch.autograd.gradcheck(probs, inputs, atol=1e-6)
-
-
 def test_it_is_gamma_of_the_squared_norm_and_there_from_the_first_update_of_a_warmup():
     hot, wide = build("sqpnormmax:temperature=2"), build("sqpnormmax:gamma=2")
     torch.testing.assert_close(hot(scores()), wide(scores()), atol=1e-9, rtol=0)
