@@ -295,8 +295,8 @@ def softmax_calls(monkeypatch):
     return counted
 
 
-def softmax_results(kind, padding, gated=True, watched=False, mapping="softmax"):
-    module = make(kind, mapping, torch.float32)
+def softmax_results(kind, padding, gated=True, watched=False):
+    module = make(kind, "softmax" if gated else "softmax:temperature=learned", torch.float32)
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
     if watched:  # somebody who sees the weights keeps the parts apart
         module.mapping.register_forward_hook(lambda *_: None)
@@ -308,17 +308,12 @@ def softmax_results(kind, padding, gated=True, watched=False, mapping="softmax")
     return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
 
 
-HEATED = [(kind, False, "softmax:temperature=learned:temperature_init=2") for kind in KINDS]
-STOCK = [*((kind, True, "softmax") for kind in KINDS), ("cross", False, "softmax")]
-
-
-@pytest.mark.parametrize(("kind", "gated", "mapping"), STOCK + HEATED)
+@every_kind
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("pads", [False, True])
-def test_softmax_on_torchs_attention_is_that_of_the_parts(
-    kind, gated, mapping, pads, softmax_calls
-):
-    given = kind, left_padding(kind).flip(1) if pads else None, gated
-    whole, apart = (softmax_results(*given, watched, mapping) for watched in (False, True))
+def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
+    padding = left_padding(kind).flip(1) if pads else None
+    whole, apart = (softmax_results(kind, padding, gated, watched) for watched in (False, True))
     assert len(softmax_calls) == 1
     for one, other in zip(whole, apart, strict=True):
         torch.testing.assert_close(one, other, atol=5e-5, rtol=5e-5)

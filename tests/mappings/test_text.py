@@ -87,7 +87,6 @@ WRONG = [
     ("fusedmax:share=layer", "share is for what is learned, and alpha=2 and tv=0.1 are fixed"),
     ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
     ("softmax:temperature_init=2", "temperature_init is for temperature=learned: write both, or"),
-    ("softmax:temperature=2:lr_factor=3", "is learned, and alpha=1 and temperature=2 are fixed"),
     ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
     # Lists of layers, and heads apart
     *(
