@@ -8,7 +8,6 @@ from fairseq_entmax.mappings import fusedmax, max_omega, sparsemax
 from tests.mappings.reference import random_rows
 from tests.mappings.structured_cases import gapped_rows, gradients_of
 
-# A prox of points and a strength, and what max_omega then is
 KNOWN = {
     "sparsemax": (lambda x, tv: x / 2 + 0 * tv, lambda z, tv: sparsemax(z) + 0 * tv),
     "fusedmax": (lambda x, tv: prox_tv(x / 2, tv / 2, x.isinf())[0], fusedmax),
