@@ -16,7 +16,8 @@ from fairseq.tasks.translation import TranslationConfig
 
 import fairseq_entmax.models  # noqa: F401
 
-MAPPINGS = ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.2"]
+TEMPERED = "entmax:temperature=learned:temperature_init=2"
+MAPPINGS = ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.2", TEMPERED]
 STRUCTURED = ["fusedmax", "entmax:tv=learned", "oscarmax:oscar=0.1", "sqpnormmax:p=learned"]
 # For models whose layers have four heads
 EVERY_MAPPING = [*MAPPINGS, *STRUCTURED, "entmax|fusedmax|softmax|entmax"]

@@ -160,7 +160,7 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
 APART = "entmax:tv=learned|softmax|sqpnormmax:p=learned|fusedmax"
 STRUCTURED = [
     f"--encoder-self-attn-mapping=({APART})*2",
-    "--decoder-self-attn-mapping=fusedmax:tv=learned,oscarmax",
+    "--decoder-self-attn-mapping=fusedmax:tv=learned,oscarmax:temperature=learned",
     "--cross-attn-mapping=entmax:oscar=learned,sqpnormmax:p=learned",
     "--tv-init=0.05",
     "--p-init=1.7",
@@ -176,6 +176,7 @@ def test_structured_models_learn_every_strength_and_translate_with_and_without_s
         ("alpha", "encoder-self", "1", [False, False, True, False]),
         ("tv", "encoder-self", "0", [False, True, True, False]),
         ("tv", "decoder-self", "0", [False] * 4),
+        ("temperature", "decoder-self", "1", [False] * 4),
         ("oscar", "cross", "0", [False] * 4),
         ("p", "cross", "1", [False] * 4),
         ("p", "encoder-self", "0", [True, True, False, True]),

@@ -37,7 +37,7 @@ def test_the_table_of_options_has_every_option_with_its_default():
     assert found == expected
 
 
-@pytest.mark.parametrize(("page", "number"), [("docs/options.md", 10), ("docs/structured.md", 12)])
+@pytest.mark.parametrize(("page", "number"), [("docs/options.md", 12), ("docs/structured.md", 12)])
 def test_every_mapping_of_the_tables_can_be_parsed(page, number):
     text = (ROOT / page).read_text(encoding="utf-8")
     specs = [spec for row in table_rows("SPEC", text) for spec in re.findall("`(.+?)`", row[0])]

@@ -107,8 +107,16 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             self._observers.remove(observer)
 
     def queries(self, query: Tensor) -> Tensor:
-        """Queries ``(queries, batch, width of the heads)``."""
-        return self.q_proj(query)
+        """Queries ``(queries, batch, width of the heads)``, for a kernel in the place of the mapping."""
+        projected, scale = self.q_proj(query), self.query_scale()
+        return projected if scale is None else (projected * scale).to(projected.dtype)
+
+    def query_scale(self) -> float | Tensor | None:
+        """The mapping's scale of scores as one of queries: a number, ``(width of the heads,)``, or None."""
+        mapping: Any = self.mapping
+        scale = mapping.score_scale()
+        is_of_heads = isinstance(scale, Tensor) and scale.numel() > 1
+        return scale.repeat_interleave(self.head_dim) if is_of_heads else scale
 
     def keys_and_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None

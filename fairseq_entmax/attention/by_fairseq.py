@@ -39,6 +39,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
         attention.gate is not None
         or attention.num_heads * attention.head_dim != attention.embed_dim
         or attention.is_watched()
+        or attention.mapping.score_scale() is not None
         or any(map(_is_changed, projections))
         or not masks.leave_each_query_a_key(request.key_padding_mask, request.attn_mask)
     ):
@@ -69,7 +70,8 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
         # As a result of the layer, which --checkpoint-activations gives gradients
-        probs = torch.cat([probs, in_full[:, list(attention.scores_of)]], 1)
+        scores = attention.mapping.scaled(in_full)
+        probs = torch.cat([probs, scores[:, list(attention.scores_of)]], 1)
     return output, request.select_weights(probs)
 
 

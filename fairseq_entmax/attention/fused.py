@@ -45,6 +45,8 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         return None
     mapping = attention.mapping
     assert mapping is not None
+    if mapping.score_scale() is not None and not masks.leave_each_query_a_key(None, attn_mask):
+        return None  # numbers that a mask adds, which the mapping scales, too
     settings: dict[str, Any] = {"dropout": dropout.p} if drops else {}
     if mapping.is_softmax:
         # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own

@@ -198,6 +198,10 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         return copy
     copy.has_heads = True
     copy.mapping = attention.mapping.exported()
+    scale = attention.query_scale()
+    if scale is not None:
+        scaling = torch.as_tensor(copy.__dict__.pop("scaling") * scale).detach()
+        copy.register_buffer("scaling", scaling, persistent=False)
     gates = torch.ones(attention.num_heads)
     if attention.gate is not None:
         gates = attention.gate.at_evaluation()

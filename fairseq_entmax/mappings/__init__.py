@@ -3,6 +3,7 @@
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
+from fairseq_entmax.mappings.general import max_omega
 from fairseq_entmax.mappings.layers import HeadsSpec, parse_layers, parse_mappings
 from fairseq_entmax.mappings.losses import (
     LossParts,
@@ -31,6 +32,7 @@ __all__ = [
     "entmax_loss",
     "entmax_loss_parts",
     "fusedmax",
+    "max_omega",
     "oscarmax",
     "parse_layers",
     "parse_mapping",

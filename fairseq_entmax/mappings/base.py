@@ -9,20 +9,24 @@ subclasses :class:`Mapping` and gets one line in ``registry.py``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO
-from fairseq_entmax.mappings.rise import RISE, Rise, check_warmup
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, value_of
+from fairseq_entmax.mappings.rise import RISE, WARMUP, Rise, check_warmup
 from fairseq_entmax.mappings.scripting import refusal
-from fairseq_entmax.mappings.strengths import LEARNED
+from fairseq_entmax.mappings.strengths import LEARNED, for_scores, number_or_learned
+from fairseq_entmax.mappings.structured import check_gamma
 
 Number = TypeVar("Number", float, Tensor, float | Tensor)
+Generator = torch.Generator | None
 
+TEMPERATURE, START = "temperature", "temperature_init"
 # How far one learned value reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
 SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
@@ -63,9 +67,7 @@ class Mapping(nn.Module):
         self.rise: Rise | None = None
 
     @classmethod
-    def from_text(
-        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
-    ) -> Mapping:
+    def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> Mapping:
         """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
@@ -149,6 +151,19 @@ class Mapping(nn.Module):
         """
         return None
 
+    def score_scale(self) -> float | Tensor | None:
+        """What scores are multiplied by first, or queries before a kernel: a number, ``(heads,)``, ``(1,)``, or None."""
+        return None
+
+    def scaled(self, scores: Tensor) -> Tensor:
+        """Scores times :meth:`score_scale`, with which :meth:`forward` begins where there is one."""
+        scale = self.score_scale()
+        if not isinstance(scale, Tensor):
+            return scores if scale is None else scores * scale
+        masked = scores == -torch.inf  # a product with -inf would have NaN as its gradient
+        product = scores.masked_fill(masked, 0.0) * for_scores(scale, scores)
+        return product.to(scores.dtype).masked_fill(masked, -torch.inf)
+
     def is_fused_forward(self) -> bool:
         """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
         return self._is_of_forward("fused") and not has_hook(self)
@@ -166,7 +181,7 @@ class Mapping(nn.Module):
         return self.scriptable()
 
     def scriptable(self) -> nn.Module:
-        """What does the same in ``torch.jit.script`` and ONNX, with the present numbers as constants.
+        """What does the same to :meth:`scaled` scores in TorchScript and ONNX, with its numbers as constants.
 
         Raises:
             ValueError: there is nothing of the kind; so it is unless a class says otherwise.
@@ -220,28 +235,56 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
+    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, START, WARMUP)
     # Numbers that may be learned to their parameters; text parameters of a start to these numbers
-    parameter_of: ClassVar[dict[str, str]] = {}
-    start_of: ClassVar[dict[str, str]] = {}
+    parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
+    start_of: ClassVar[dict[str, str]] = {START: TEMPERATURE}
+    # from_text, but for what all mappings have, with so many of each number that is learned
+    of_text: ClassVar[Callable[..., Any]]
+    fixed_temperature = 1.0
+
+    @classmethod
+    def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> OfHeads:
+        share = check_share(parameters.get("share", SHARE_NONE), "share")
+        count = num_heads if share == SHARE_NONE else 1
+        mapping: OfHeads = cls.of_text(parameters, count, generator)
+        given = parameters.get(TEMPERATURE, 1.0)
+        fixed = number_or_learned(given, TEMPERATURE, check_gamma)
+        if fixed is None:
+            start = math.log(check_gamma(parameters.get(START, 1.0), START))
+            mapping.log_temperature = nn.Parameter(torch.full((count,), start / mapping.lr_factor))
+            mapping._save_factor()
+        else:
+            mapping.fixed_temperature = fixed
+        mapping.rise_over(parameters.get(WARMUP, 0))
+        mapping.share = share
+        return mapping
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """What scores are divided by: gamma of Niculae and Blondel 2017, section 2. It does not rise."""
+        log = getattr(self, "log_temperature", None)
+        return self.fixed_temperature if log is None else value_of(log, self.lr_factor).exp()
+
+    def score_scale(self) -> float | Tensor | None:
+        temperature = self.temperature
+        return None if isinstance(temperature, float) and temperature == 1.0 else 1.0 / temperature
 
     def numbers(self) -> dict[str, float | Tensor]:
         """What is in use: a number, or ``(heads,)`` or ``(1,)`` where it is learned."""
-        raise NotImplementedError
+        return {} if self.score_scale() is None else {TEMPERATURE: self.temperature}
 
     @classmethod
     def check_text(cls, parameters: dict[str, str]) -> None:
         mapping = cls.from_text(parameters, 1, torch.Generator())
-        assert isinstance(mapping, OfHeads)
         learned, numbers = mapping.learned, mapping.numbers()
         fixed = {name: f"{name}={numbers[name]:g}" for name in numbers if name not in learned}
         for start, name in cls.start_of.items():
             if start in parameters and name not in learned:
-                if name not in fixed:
-                    raise ValueError(f"{start} is for {name}={LEARNED}: write both, or neither")
-                raise ValueError(
-                    f"{start} is for a value of {name} that is learned, and {fixed[name]} is fixed: "
-                    f"leave one out"
-                )
+                what = f"{name}={LEARNED}: write both, or neither"
+                if name in fixed:
+                    what = f"a value of {name} that is learned, and {fixed[name]} is fixed: leave one out"
+                raise ValueError(f"{start} is for {what}")
         for option in ("share", LR_FACTOR):
             if option in parameters and not learned:
                 texts = [fixed[name] for name in cls.start_of.values() if name in fixed]
@@ -260,7 +303,11 @@ class OfHeads(Mapping):
     @property
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
-        return tuple(name for name, attribute in names if getattr(self, attribute) is not None)
+        return tuple(name for name, one in names if getattr(self, one, None) is not None)
+
+    @property
+    def changing(self) -> tuple[str, ...]:
+        return tuple(one for one in super().changing if one != TEMPERATURE or one in self.learned)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():

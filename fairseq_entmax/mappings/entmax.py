@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import OSCAR, PLAIN, TV
-from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
+from fairseq_entmax.mappings.base import Generator, OfHeads
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import check_alpha, number_in
-from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -68,10 +67,11 @@ class Entmax(OfHeads):
     """
 
     text_parameters = (
-        *("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init", WARMUP),
+        *("alpha", "init", TV, "tv_init", OSCAR, "oscar_init", *OfHeads.text_parameters),
     )
-    parameter_of: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
-    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
+    _stored: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
+    parameter_of: ClassVar = {**_stored, **OfHeads.parameter_of}
+    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR, **OfHeads.start_of}
 
     def __init__(
         self,
@@ -111,13 +111,10 @@ class Entmax(OfHeads):
         self._save_factor()
 
     @classmethod
-    def from_text(
-        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
-    ) -> Entmax:
-        share = check_share(parameters.get("share", SHARE_NONE), "share")
-        mapping = cls(
+    def of_text(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
+        return cls(
             parameters.get("alpha"),
-            num_heads if share == SHARE_NONE else 1,
+            count,
             parameters.get("init", NORMAL),
             generator,
             tv=parameters.get(TV),
@@ -125,9 +122,6 @@ class Entmax(OfHeads):
             strength_init=parameters.get("tv_init" if TV in parameters else "oscar_init"),
             lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
         )
-        mapping.rise_over(parameters.get(WARMUP, 0))
-        mapping.share = share
-        return mapping
 
     @property
     def alpha(self) -> float | Tensor:
@@ -161,9 +155,11 @@ class Entmax(OfHeads):
 
     def numbers(self) -> dict[str, float | Tensor]:
         strength = self.strength
-        return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})
+        structure = {} if strength is None else {self._kind: strength}
+        return {"alpha": self.alpha, **structure, **super().numbers()}
 
     def forward(self, scores: Tensor) -> Tensor:
+        scores = self.scaled(scores)
         epsilon, strength = for_scores(self._epsilon, scores), self.strength
         if strength is None or not self.is_structured:
             return map_structured(scores, PLAIN, epsilon, 0.0)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.mappings.base import Mapping
-from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.scripting import ScriptableHeadsApart
 
@@ -49,12 +48,8 @@ class HeadsApart(Mapping):
         device = self._where.device
         missing = torch.full((1,), torch.nan, dtype=torch.float64, device=device)
         return {
-            name: self._joined(
-                [
-                    numbers.get(name, missing).to(device, torch.float64).expand(len(heads))
-                    for numbers, heads in zip(values, self._heads(), strict=True)
-                ],
-                0,
+            name: self._of_heads(
+                [numbers.get(name, missing).to(device, torch.float64) for numbers in values]
             )
             for name in names
         }
@@ -111,18 +106,12 @@ class HeadsApart(Mapping):
 
     def fused(self) -> Tensor | None:
         """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
-        epsilons = []
-        for part, heads in zip(self._mappings(), self._heads(), strict=True):
-            epsilon = part.fused()
-            if isinstance(part, Entmax) and part.is_softmax:
-                epsilon = 0.0
-            if epsilon is None:
-                return None
-            if not isinstance(epsilon, Tensor):
-                # Filled on the device: nothing waits for a copy
-                epsilon = torch.full((1,), epsilon, device=self._where.device)
-            epsilons.append(epsilon.expand(len(heads)))
-        return self._joined(epsilons, 0)
+        epsilons = [0.0 if part.is_softmax else part.fused() for part in self._mappings()]
+        return None if any(one is None for one in epsilons) else self._of_heads(epsilons)
+
+    def score_scale(self) -> Tensor | None:
+        scales = [part.score_scale() for part in self._mappings()]
+        return None if all(one is None for one in scales) else self._of_heads(scales)
 
     def scriptable(self) -> nn.Module:
         parts = [part.exported() for part in self._mappings()]
@@ -145,6 +134,16 @@ class HeadsApart(Mapping):
             [head for head, part in enumerate(self.part_of) if part == number]
             for number in range(len(self.parts))
         ]
+
+    def _of_heads(self, numbers: list[float | Tensor | None]) -> Tensor:
+        """``(heads,)`` of what each part has, 1 for None, on the device: nothing waits for a copy."""
+        pieces = []
+        for number, heads in zip(numbers, self._heads(), strict=True):
+            if not isinstance(number, Tensor):
+                filled = 1.0 if number is None else number
+                number = torch.full((1,), filled, device=self._where.device)
+            pieces.append(number.expand(len(heads)))
+        return self._joined(pieces, 0)
 
     def _joined(self, pieces: list[Tensor], dim: int) -> Tensor:
         """What parts give for their heads, along ``dim``, as one in the order of heads."""

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import PNORM
-from fairseq_entmax.mappings.base import SHARE_NONE, OfHeads, check_share
+from fairseq_entmax.mappings.base import Generator, OfHeads
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import softmax
-from fairseq_entmax.mappings.rise import WARMUP
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
@@ -45,9 +44,9 @@ class SqPNormMax(OfHeads):
         ValueError: an argument is out of range.
     """
 
-    text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR, WARMUP)
-    parameter_of: ClassVar = {"p": "p_logit"}
-    start_of: ClassVar = {"p_init": "p"}
+    text_parameters = ("p", "p_init", "gamma", *OfHeads.text_parameters)
+    parameter_of: ClassVar = {"p": "p_logit", **OfHeads.parameter_of}
+    start_of: ClassVar = {"p_init": "p", **OfHeads.start_of}
 
     def __init__(
         self,
@@ -70,20 +69,14 @@ class SqPNormMax(OfHeads):
         self._save_factor()
 
     @classmethod
-    def from_text(
-        cls, parameters: dict[str, Any], num_heads: int, generator: torch.Generator | None
-    ) -> SqPNormMax:
-        share = check_share(parameters.get("share", SHARE_NONE), "share")
-        mapping = cls(
+    def of_text(cls, parameters: dict[str, Any], count: int, generator: Generator) -> SqPNormMax:
+        return cls(
             parameters.get("p", P_INIT),
-            num_heads if share == SHARE_NONE else 1,
+            count,
             parameters.get("p_init", P_INIT),
             parameters.get("gamma", GAMMA),
             parameters.get(LR_FACTOR, NO_FACTOR),
         )
-        mapping.rise_over(parameters.get(WARMUP, 0))
-        mapping.share = share
-        return mapping
 
     @property
     def p(self) -> float | Tensor:
@@ -104,9 +97,10 @@ class SqPNormMax(OfHeads):
         return self.learned  # its numbers do not rise
 
     def numbers(self) -> dict[str, float | Tensor]:
-        return {"p": self.p, "gamma": self.gamma}
+        return {"p": self.p, "gamma": self.gamma, **super().numbers()}
 
     def forward(self, scores: Tensor) -> Tensor:
+        scores = self.scaled(scores)
         probs = map_structured(scores, PNORM, for_scores(self._epsilon, scores), self.gamma)
         return probs if self.risen == 1.0 else torch.lerp(softmax(scores), probs, self.risen)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.mappings.base import Mapping
+from fairseq_entmax.mappings.base import Mapping, OfHeads
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.pnorm import SqPNormMax
 
@@ -53,20 +53,14 @@ def register_mapping(
     )
 
 
-register_mapping("softmax", Entmax, allowed=(), alpha="1")
-register_mapping("sparsemax", Entmax, allowed=("warmup",), alpha="2")
-register_mapping("entmax15", Entmax, allowed=("warmup",), alpha="1.5")
+_ALL = OfHeads.text_parameters
+register_mapping("softmax", Entmax, _ALL[:-1], alpha="1")  # which has no warmup
+register_mapping("sparsemax", Entmax, _ALL, alpha="2")
+register_mapping("entmax15", Entmax, _ALL, alpha="1.5")
 register_mapping("entmax", Entmax)
-register_mapping(
-    *("fusedmax", Entmax, ("alpha", "tv", "tv_init", "share", "lr_factor", "warmup")),
-    alpha="2",
-    tv="0.1",
-)
-register_mapping(
-    *("oscarmax", Entmax, ("alpha", "oscar", "oscar_init", "share", "lr_factor", "warmup")),
-    alpha="2",
-    oscar="0.01",
-)
+register_mapping("fusedmax", Entmax, ("alpha", "tv", "tv_init", *_ALL), alpha="2", tv="0.1")
+_OSCAR = ("alpha", "oscar", "oscar_init", *_ALL)
+register_mapping("oscarmax", Entmax, _OSCAR, alpha="2", oscar="0.01")
 register_mapping("sqpnormmax", SqPNormMax)
 
 

@@ -15,6 +15,7 @@ from tests.kernels.native.support import needs_compiler
 pytestmark = needs_compiler
 
 WIDTH, HEADS = 32, 4
+HOT = "entmax:temperature=2|softmax:temperature=3|entmax15:temperature=learned*2"
 # Hypotheses of two sentences, of one as the other finishes, and of more than there were
 ORDERS = ([0, 0, 1, 5, 3, 4], [1, 2, 0, 3, 3, 5], [2, 0, 0], [1, 1, 2, 0, 2, 2, 1, 0])
 # fairseq moves no cache of a source from sentence to sentence
@@ -79,7 +80,7 @@ def beams(kind="cross", number=2, beam=3, length=9):
 @pytest.mark.parametrize(
     ("mapping", "heads", "per_order"),
     [
-        *((mapping, {}, 4) for mapping in ("entmax15", "sparsemax", "sparsemax|softmax*3")),
+        *((mapping, {}, 4) for mapping in ("entmax15", "sparsemax", "sparsemax|softmax*3", HOT)),
         *(("entmax", {"kept_heads": kept, "gated": kept != 1}, 4) for kept in (None, 1, 3)),
         ("entmax", {}, 25),  # the cache of the target grows
     ],

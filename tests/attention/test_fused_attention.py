@@ -16,9 +16,10 @@ from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
 from tests.attention.test_multihead import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.kernels.native.support import can_build, needs_compiler
-from tests.support import build_model
+from tests.support import TEMPERED, build_model
 
 APART = "sparsemax|entmax|softmax|entmax"
+HOT = "sparsemax:temperature=2|entmax:temperature=learned|softmax:temperature=0.5|entmax"
 BACKENDS = [kernels.NATIVE, kernels.TRITON]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -74,9 +75,9 @@ def backend(request):
     [
         *(
             (kernels.NATIVE, mapping)
-            for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2", "entmax")
+            for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2", "entmax", TEMPERED)
         ),
-        *((backend, APART) for backend in BACKENDS),
+        *((backend, mapping) for backend in BACKENDS for mapping in (APART, HOT)),
     ],
     indirect=["backend"],
 )
@@ -256,13 +257,14 @@ def test_a_hook_on_the_mapping_is_called(register, text, calls):
     assert len(calls) == 1
 
 
-def test_a_mask_with_a_gradient_is_added_apart(calls):
-    module = make("encoder-self", "entmax", torch.float32)
+def test_a_mask_with_a_gradient_or_with_numbers_under_a_temperature_is_added_apart(calls):
     query, _, _ = inputs("encoder-self", torch.float32)
-    mask = torch.randn(QUERIES, QUERIES, requires_grad=True)
-    module(query, query, query, attn_mask=mask, need_weights=False)[0].sum().backward()
-    assert calls == []
-    assert (mask.grad != 0).any()
+    for mapping, learns in (("entmax", True), ("entmax:temperature=2", False)):
+        module = make("encoder-self", mapping, torch.float32)
+        mask = torch.randn(QUERIES, QUERIES, requires_grad=learns)
+        module(query, query, query, attn_mask=mask, need_weights=False)[0].sum().backward()
+        assert calls == []
+        assert not learns or (mask.grad != 0).any()
 
 
 def test_padding_without_dimensions_is_none(calls):
@@ -294,8 +296,7 @@ def softmax_calls(monkeypatch):
 
 
 def softmax_results(kind, padding, gated=True, watched=False):
-    # In evaluation, attention without gates is fairseq's
-    module = make(kind, "softmax", torch.float32).train(not gated)
+    module = make(kind, "softmax" if gated else "softmax:temperature=learned", torch.float32)
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
     if watched:  # somebody who sees the weights keeps the parts apart
         module.mapping.register_forward_hook(lambda *_: None)
@@ -307,7 +308,8 @@ def softmax_results(kind, padding, gated=True, watched=False):
     return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
 
 
-@pytest.mark.parametrize(("kind", "gated"), [*((kind, True) for kind in KINDS), ("cross", False)])
+@every_kind
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("pads", [False, True])
 def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
     padding = left_padding(kind).flip(1) if pads else None

@@ -10,7 +10,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
 from fairseq_entmax.attention import HardConcreteGate, MultiheadAttention, masks
-from fairseq_entmax.mappings import Entmax, parse_mappings
+from fairseq_entmax.mappings import parse_mappings
 from tests.support import MAPPINGS
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 24, 4, 3, 5, 7
@@ -72,6 +72,7 @@ def by_hand(attention, query, key, padding, mask, gates=None):
     """Attention by its definition, one head of one sentence at a time."""
     alpha = attention.mapping.alpha
     alphas = alpha.tolist() if isinstance(alpha, torch.Tensor) else [alpha] * HEADS
+    temperatures = torch.as_tensor(attention.mapping.temperature).expand(HEADS)
     q, k, v = attention.q_proj(query), attention.k_proj(key), attention.v_proj(key)
     output = torch.zeros_like(query)
     weights = torch.zeros(HEADS, BATCH, query.size(0), key.size(0), dtype=query.dtype)
@@ -83,6 +84,7 @@ def by_hand(attention, query, key, padding, mask, gates=None):
                 scores = scores + mask
             if padding is not None:
                 scores = scores.masked_fill(padding[sentence], -math.inf)
+            scores = scores / temperatures[head].detach()
             if alphas[head] == 1:
                 probs = torch.softmax(scores, -1)
             else:
@@ -117,10 +119,11 @@ def test_attention_and_its_gates_are_what_their_definition_says(kind, mapping, g
         assert (weights[:, 0] == 0).any()
 
 
+@pytest.mark.parametrize("mapping", ["softmax", "softmax:temperature=1"])
 @every_kind
-def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind):
+def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind, mapping):
     query, key, mask = inputs(kind, torch.float32)
-    ours = make(kind, "softmax", torch.float32)
+    ours = make(kind, mapping, torch.float32)
     stock = FairseqMultiheadAttention(WIDTH, HEADS, **KINDS[kind]).eval()
     stock.load_state_dict(ours.state_dict())
     for padding in {None, padding_of(kind)}:
@@ -170,6 +173,14 @@ def test_dropout_acts_on_the_weights_in_training_only():
     torch.testing.assert_close(output, attention.out_proj(heads))
 
 
+def test_scores_that_are_returned_are_those_that_the_mapping_maps():
+    attention = make("cross", "entmax15|softmax:temperature=3*3")
+    attention.scores_of = (2,)
+    query, key, _ = inputs("cross")
+    weights, (scores,) = attention(query, key, key, need_head_weights=True)[1].split(HEADS)
+    torch.testing.assert_close(weights[2], scores.softmax(-1), atol=1e-7, rtol=0)
+
+
 def with_heads_of(full, kept, kind):
     """An attention that has only some heads of another, in their order."""
     state = full.state_dict()
@@ -179,9 +190,8 @@ def with_heads_of(full, kept, kind):
             state[f"{name}.{part}"] = state[f"{name}.{part}"][rows]
     state["out_proj.weight"] = state["out_proj.weight"][:, rows]
     mapping = copy.deepcopy(full.mapping)
-    if isinstance(mapping, Entmax) and mapping.alpha_logit is not None:
-        state["mapping.alpha_logit"] = state["mapping.alpha_logit"][list(kept)]
-        mapping.alpha_logit = nn.Parameter(mapping.alpha_logit.detach()[list(kept)])
+    mapping.keep_heads(kept)
+    state |= {f"mapping.{name}": value for name, value in mapping.state_dict().items()}
     smaller = MultiheadAttention(WIDTH, HEADS, mapping, kept_heads=len(kept), **KINDS[kind])
     smaller.double().load_state_dict({k: v for k, v in state.items() if not k.startswith("gate.")})
     return smaller.eval()

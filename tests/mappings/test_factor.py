@@ -13,6 +13,7 @@ LEARNED = [
     "entmax:tv=learned",
     "oscarmax:oscar=learned",
     "sqpnormmax:p=learned",
+    "softmax:temperature=learned:temperature_init=0.5",
 ]
 FACTORS = [0.001, 1 / 3, 10000]
 

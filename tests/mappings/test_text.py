@@ -62,7 +62,10 @@ WRONG = [
     *((text, f"unknown mapping {text!r}", NAMES[0], NAMES[6]) for text in ("softmx", "")),
     ("entmax:beta=1.5", "unknown parameter 'beta=1.5' of mapping 'entmax'; allowed: entmax:alpha="),
     ("entmax:", "unknown parameter '' of mapping 'entmax'"),
-    ("softmax:alpha=1.5", "unknown parameter 'alpha=1.5' of mapping 'softmax'; allowed: none"),
+    (
+        "softmax:alpha=1.5",
+        "unknown parameter 'alpha=1.5' of mapping 'softmax'; allowed: softmax:share=",
+    ),
     ("oscarmax:tv=0.1", "allowed: oscarmax:alpha=VALUE, oscarmax:oscar=VALUE"),
     ("entmax:alpha=1.5:alpha=1.6", "parameter 'alpha' of mapping 'entmax' is given twice"),
     *(
@@ -82,6 +85,8 @@ WRONG = [
     ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, not 0.0"),
     ("sqpnormmax:p=learned:p_init=2", "p_init must lie strictly between 1 and 2, not be 2.0"),
     ("fusedmax:share=layer", "share is for what is learned, and alpha=2 and tv=0.1 are fixed"),
+    ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
+    ("softmax:temperature_init=2", "temperature_init is for temperature=learned: write both, or"),
     ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
     # Lists of layers, and heads apart
     *(

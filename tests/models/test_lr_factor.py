@@ -18,7 +18,7 @@ MODELS = [
     {"share_alpha": "layer"},
     {"share_alpha": "model"},
     {"attn_mapping": "entmax:tv=learned", "cross_attn_mapping": "sqpnormmax:p=learned"},
-    {"attn_mapping": "entmax|softmax|entmax:oscar=learned*2"},
+    {"attn_mapping": "entmax|softmax:temperature=learned|entmax:oscar=learned*2"},
 ]
 
 

@@ -18,13 +18,13 @@ SHAPES = {
     "all kinds": {
         "encoder_self_attn_mapping": "softmax|sparsemax",
         "decoder_self_attn_mapping": "entmax15",
-        "cross_attn_mapping": "entmax|softmax|entmax:alpha=1.3|entmax",
+        "cross_attn_mapping": "entmax|softmax:temperature=2|entmax:alpha=1.3|entmax",
         "encoder_self_attn_heads": "2",
         "head_gates": "encoder-self,cross",
         "decoder_normalize_before": True,
     },
     "without heads": {
-        "attn_mapping": "sparsemax",
+        "attn_mapping": "sparsemax:temperature=0.5",
         "decoder_self_attn_heads": "0",
         "checkpoint_activations": True,
     },
