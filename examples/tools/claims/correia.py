@@ -14,7 +14,7 @@ from scipy import stats
 
 from claims import measures, rules, statistics, words
 from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_models
-from claims.modes import Mixture, dip_power, dip_test, mixture_fit
+from claims.modes import Array, Mixture, dip_power, dip_test, mixture_fit
 from claims.record import (
     ATTENTIONS,
     CROSS,
@@ -213,10 +213,25 @@ def decoder_is_denser(corpus: Corpus) -> Finding:
     return found._replace(values=words.listed(means), test=less)
 
 
+def _densities(run: Run, attention: str) -> list[list[float]]:
+    """The densities of the heads of each layer that has some, bottom first."""
+    layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
+    return [heads for heads in layers if heads and None not in heads]
+
+
+def _rise(run: Run, attention: str) -> float:
+    """Mean density of the last layer less that of the first."""
+    layers = _densities(run, attention)
+    if len(layers) < 2:
+        raise NotInRecord(
+            f"the analysis of {run.run} has no densities of two layers of {attention}"
+        )
+    return float(numpy.mean(layers[-1]) - numpy.mean(layers[0]))
+
+
 def _spread(run: Run, attention: str) -> float:
     """Standard deviation of density between heads of a layer, mean over layers."""
-    layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
-    spreads = [float(numpy.std(heads)) for heads in layers if len(heads) > 1 and None not in heads]
+    spreads = [float(numpy.std(heads)) for heads in _densities(run, attention) if len(heads) > 1]
     if not spreads:
         raise NotInRecord(f"the analysis of {run.run} has no densities of {attention}")
     return float(numpy.mean(spreads))
@@ -230,19 +245,28 @@ def _diversities(run: Run, attention: str) -> list[float]:
     return values
 
 
-def _over_attentions(pairs: Pairs, measure: Callable[[Run, str], float]) -> Finding:
-    """Whether the first of each pair has more, by the mean over attentions."""
-    of_each = {
-        name: gap(pairs, lambda run, name=name: measure(run, name))  # type: ignore[misc]
-        for name in ATTENTIONS
-    }
+def _over_attentions(measure: Callable[[str], Array], margin: float = 0.01) -> Finding:
+    """Whether numbers of seeds are above 0, by the mean over attentions."""
+    of_each = {name: measure(name) for name in ATTENTIONS}
     test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
-    return more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
+    return more(means, margin, 3, f"interval over seeds; of each attention: {test}")
+
+
+def last_layers(corpus: Corpus) -> Finding:
+
+    def judge(model: str) -> Finding:
+        runs = corpus.of(model=model, **PLAIN)
+        return _over_attentions(
+            lambda name: measures.each(runs, partial(_rise, attention=name)), 0.02
+        )
+
+    return of_models(SPARSE, judge)
 
 
 def densities_differ(corpus: Corpus) -> Finding:
-    return _over_attentions(_against(corpus, LEARNED, FIXED), _spread)
+    pairs = _against(corpus, LEARNED, FIXED)
+    return _over_attentions(lambda name: gap(pairs, partial(_spread, attention=name)))
 
 
 def diversity(corpus: Corpus) -> Finding:
@@ -250,7 +274,11 @@ def diversity(corpus: Corpus) -> Finding:
     def mean(run: Run, attention: str) -> float:
         return float(numpy.mean(_diversities(run, attention)))
 
-    return of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
+    def judge(model: str) -> Finding:
+        pairs = _against(corpus, model)
+        return _over_attentions(lambda name: gap(pairs, partial(mean, attention=name)))
+
+    return of_models(SPARSE, judge)
 
 
 def diversity_peaks(corpus: Corpus) -> Finding:

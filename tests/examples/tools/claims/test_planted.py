@@ -85,6 +85,13 @@ def diversity(of_sparse, of_middle, document):
         entry["diversity"] = 0.1 + more + 0.0001 * document["seed"]
 
 
+def rising(step, document):
+    """Density rises, or falls, by so much from each layer to the next."""
+    for entry in entries(document):
+        for head in entry["heads"]:
+            head["density"] = 0.5 + step * entry["layer"] + 0.001 * document["seed"]
+
+
 def best_are_left(sign, document):
     """The heads that pruning leaves in any run of the seed are those of high (or low) scores."""
     if document["role"] == "trained":
@@ -197,6 +204,8 @@ CASES = [
     ("correia.diversity", partial(diversity, 0, 0), LARGE, FAILS),
     ("correia.diversity_peaks", partial(diversity, 0.3, 0.2), LARGE, HOLDS),
     ("correia.diversity_peaks", partial(diversity, 0, 0), LARGE, FAILS),
+    ("correia.last_layers", partial(rising, 0.1), LARGE, HOLDS),
+    ("correia.last_layers", partial(rising, -0.1), LARGE, FAILS),
     ("correia.bleu", partial(translations, False), LARGE, HOLDS),
     ("correia.bleu", partial(translations, True), LARGE, FAILS),
     ("niculae_blondel.best", partial(translations, False), SMALL, HOLDS),
