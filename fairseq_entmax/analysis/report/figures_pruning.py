@@ -1,4 +1,4 @@
-"""BLEU against the heads that are left (Voita et al. 2019, figure 7)."""
+"""BLEU, attentions and layers against the heads that are left (Voita et al. 2019, figures 7 to 10)."""
 
 from __future__ import annotations
 
@@ -82,6 +82,48 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
             }
         )
     return rows if any(row["kind"] in ("pruned", "scratch") for row in rows) else []
+
+
+def heads_left(pruning: list[dict[str, Any]]) -> list[Figure]:
+    """How many heads each attention, and each layer of it, has left of how many in all."""
+    rows: list[Row] = [
+        {
+            "mapping": row["mapping"],
+            "model": row["model"],
+            "heads": sum(sum(row[a]) for a in ATTENTIONS),
+        }
+        | {"attention": attention, "layer": layer, "left": left}
+        for row in pruning
+        if row["model"].endswith(("baseline", "pruned")) and not row["model"].startswith("encoder")
+        for attention in ATTENTIONS
+        for layer, left in [(None, sum(row[attention])), *enumerate(row[attention])]
+    ]
+    if all(row["model"] == "baseline" for row in rows):
+        return []
+    columns = "mapping", list(dict.fromkeys(row["mapping"] for row in rows))
+    layers = sorted({row["layer"] for row in rows if row["layer"] is not None})
+    figures = []
+    for what, names, number in (("attention", ATTENTIONS, 9), ("layer", layers, 10)):
+        own = [row for row in rows if (row["layer"] is None) == (what == "attention")]
+        caption = (
+            f"Heads of each {what} that pruned models, and the baseline, have left (after Voita et "
+            f"al. 2019, figure {number})."
+        )
+        colours = charts.value_scale(names, charts.COLOURS)
+        lines = alt.Chart(alt.InlineData(values=own)).mark_line(point=True)
+        lines = lines.encode(
+            x=alt.X("heads:Q", title="heads left in all", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("left:Q", title="heads left", axis=alt.Axis(tickCount=4, format="d")),
+            color=alt.Color(f"{what}:N", scale=colours, legend=charts.top_legend(3)),
+            tooltip=["mapping:N", "model:N", "attention:N", "layer:O", "left:Q", "heads:Q"],
+        )
+        panels = (
+            charts.wrapped(lines, own, caption, *columns)
+            if what == "attention"
+            else charts.grid(lines, own, caption, ("attention", ATTENTIONS), columns)
+        )
+        figures.append(Figure(f"heads_by_{what}", f"Heads left by {what}", caption, panels))
+    return figures
 
 
 COLUMNS = ("mapping", "model", *ATTENTIONS, "BLEU", "parameters", "sentences/s", "speed")

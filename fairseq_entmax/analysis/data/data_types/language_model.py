@@ -36,7 +36,9 @@ class LanguageModel(DataType):
     data = "a text alone, for language models"
     attentions: ClassVar = frozenset({DECODER_SELF})
     # They are about a source, or about the end of a sentence, which is not yet read
-    left_out: ClassVar = frozenset({"copy_agreement", "relative_position", "final_punctuation"})
+    left_out: ClassVar = frozenset(
+        {"copy_agreement", "relative_position", "final_punctuation", "question_word"}
+    )
 
     def is_in(self, folder: str) -> bool:
         return os.path.isfile(os.path.join(folder, "dict.txt"))
