@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
 from fairseq_entmax.analysis.measures.equal_weights import EqualWeights
 from fairseq_entmax.analysis.measures.head_values import Gate, HeadValues
-from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
+from fairseq_entmax.analysis.measures.importance import Gradient, Relevance, RelevanceAlphaBeta
 from fairseq_entmax.analysis.measures.linguistic import (
     Dependencies,
     NamedEntity,
@@ -72,6 +72,11 @@ def optional_names() -> tuple[str, ...]:
     return tuple(measure.name for measure in measures() if measure.is_optional)
 
 
+def default_names() -> tuple[str, ...]:
+    """Those of them that are made where ``--measures`` is not given."""
+    return tuple(one.name for one in measures() if one.is_optional and one.is_default)
+
+
 def numbers_of(analysis: dict[str, Any]) -> list[Number]:
     """What there is to show of an analysis that was made here; those that stand alone first."""
     taken = {number.name for measure in measures() for number in measure.numbers}
@@ -85,6 +90,7 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
+    RelevanceAlphaBeta(),
     *(EqualWeights(), Offsets(), RelativePosition(), CopyAgreement()),
     *(RareWord(), SubwordMerging(), FinalPunctuation(), QuestionWord()),
     *(Dependencies(), PartsOfSpeech(), PartOfSpeechShares(), NamedEntity(), Diversity()),
