@@ -197,8 +197,8 @@ def _wanted(args: Namespace) -> list[str]:
         raise ValueError(
             f"--measures got {without[0]!r}, which is no measure of {kind.models}: leave it out"
         )
-    asked = registry.optional_names() if args.measures is not None else registry.default_names()
-    return [name for name in wanted if name in asked and name not in kind.left_out]
+    asked = {one.name for one in registry.measures() if one.is_default or args.measures is not None}
+    return [name for name in wanted if name in asked - kind.left_out]
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:

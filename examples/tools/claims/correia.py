@@ -370,9 +370,15 @@ def best_merging(corpus: Corpus) -> Finding:
     return of_models(SPARSE, lambda model: more(gap(_against(corpus, model), best), digits=3))
 
 
+def _mark_measure(head: Head) -> str:
+    """From question words, where the analysis has that."""
+    from_words = head.get("question_word", "declarative") is not None
+    return "question_word" if from_words else "final_punctuation"
+
+
 def _marking(head: Head) -> float:
-    interrogative = head.value("final_punctuation", "interrogative")
-    return interrogative - head.value("final_punctuation", "declarative")
+    name = _mark_measure(head)
+    return head.value(name, "interrogative") - head.value(name, "declarative")
 
 
 def questions(corpus: Corpus) -> Finding:
@@ -383,7 +389,9 @@ def questions(corpus: Corpus) -> Finding:
         heads = measures.encoders(corpus, model)
         found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
         verdict, why = found.decision
-        return found.but(UNDECIDED, f"{why}, {unseen}") if verdict == UNFORMED else found
+        is_seen = all(_mark_measure(head) == "question_word" for own in heads for head in own)
+        is_open = verdict == UNFORMED and not is_seen
+        return found.but(UNDECIDED, f"{why}, {unseen}") if is_open else found
 
     return of_models((SOFTMAX, *SPARSE), judge)
 

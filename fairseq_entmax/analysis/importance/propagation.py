@@ -80,7 +80,7 @@ class Propagation:
         projection = decoder.output_projection
         features = self._input(projection)
         words = self._output(projection)[positions].argmax(dim=-1)
-        start = self._of_logits(features[positions], projection, words)
+        start = self._of_logits(features[positions], precise(projection.weight[words]))
         # A decoder sees nothing behind a position, so none behind the last has relevance
         length = int(positions.max()) + 1
         relevance = start.new_zeros(len(positions), length, features.size(1))
@@ -91,8 +91,8 @@ class Propagation:
             relevance = self._through_norm(decoder.layer_norm, relevance)
         return relevance
 
-    def _of_logits(self, features: Tensor, projection: nn.Linear, words: Tensor) -> Tensor:
-        return rules.logit(features, precise(projection.weight[words]))
+    def _of_logits(self, features: Tensor, weights: Tensor) -> Tensor:
+        return rules.logit(features, weights)
 
     def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
         norm, is_before = layer.final_layer_norm, layer.normalize_before

@@ -72,11 +72,6 @@ def optional_names() -> tuple[str, ...]:
     return tuple(measure.name for measure in measures() if measure.is_optional)
 
 
-def default_names() -> tuple[str, ...]:
-    """Those of them that are made where ``--measures`` is not given."""
-    return tuple(one.name for one in measures() if one.is_optional and one.is_default)
-
-
 def numbers_of(analysis: dict[str, Any]) -> list[Number]:
     """What there is to show of an analysis that was made here; those that stand alone first."""
     taken = {number.name for measure in measures() for number in measure.numbers}

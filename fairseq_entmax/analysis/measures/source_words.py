@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
@@ -57,7 +58,7 @@ class FinalPunctuation(WeightMeasure):
     tokens but the mark and the end of the sentence. null in decoder-self."""
 
     name = "final_punctuation"
-    numbers = (
+    numbers: tuple[Number, ...] = (
         Number(
             "question-mark",
             "Question mark",
@@ -102,19 +103,15 @@ class QuestionWord(FinalPunctuation):
 
     name = "question_word"
     source = "Correia et al. 2019, figure 9"
-    numbers = (
-        Number(
-            "question-word",
-            "Question mark, from question words",
-            "mean weight of interrogative words on the question mark at the end of a question",
-            ("question_word", "interrogative"),
-        ),
-        Number(
-            "question-word-in-statement",
-            "Full stop, from question words",
-            "mean weight of interrogative words on the full stop at the end of a statement",
-            ("question_word", "declarative"),
-        ),
+    numbers = tuple(
+        replace(
+            one,
+            name=f"{one.name}-from-question-words",
+            title=f"{one.title}, from question words",
+            meaning=f"{one.meaning}, from question words",
+            place=("question_word", one.place[1]),
+        )
+        for one in FinalPunctuation.numbers
     )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:

@@ -73,36 +73,30 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
 
 def functions_by_model(analysis: Analysis) -> list[Figure]:
     """How many encoder heads of each model have which function, from many heads to few."""
-    counts: dict[str, Counter[str]] = {name: Counter() for name in charts.model_names(analysis)}
+    counts: Counter[tuple[str, str]] = Counter()
     for place, head in charts.heads_of(analysis):
         if place["attention"] == ENCODER_SELF and head["gate"] != 0:
-            found = functions(head, analysis) or ["none of these"]
-            counts[place["model"]]["several" if len(found) > 1 else found[0]] += 1
-    kinds = (*FUNCTIONS, "several", "none of these")
-    models = sorted(counts, key=lambda name: -counts[name].total())
-    rows: list[Row] = [
-        {"model": name, "function": kind, "order": order, "heads": counts[name][kind]}
-        for name in models
-        for order, kind in enumerate(kinds)
-        if counts[name][kind]
-    ]
-    if all(row["function"] == kinds[-1] for row in rows):
+            found = functions(head, analysis)
+            counts[
+                place["model"], ["other", *found, "several"][-1 if found[1:] else len(found)]
+            ] += 1
+    if all(kind == "other" for _, kind in counts):
         return []
+    rows = [{"model": name, "function": one, "heads": n} for (name, one), n in counts.items()]
     caption = (
         "Functions of the encoder-self heads that each model has: positional heads look at a "
         "neighbour, syntactic ones find a relation ten points more often than its most frequent "
         "position does, others look at rare words (after Voita et al. 2019, figure 8)."
     )
-    colours = charts.value_scale(kinds, (*charts.COLOURS[:4], "#999999"))
-    bars = alt.Chart(alt.InlineData(values=rows)).mark_bar()
-    bars = bars.encode(
+    colours = charts.value_scale((*FUNCTIONS, "several", "other"), (*charts.COLOURS[:4], "#999999"))
+    most = alt.EncodingSortField("heads", op="sum", order="descending")
+    bars = alt.Chart(alt.InlineData(values=rows), height=alt.Step(24), width=460).mark_bar()
+    chart = bars.properties(description=caption).encode(
         x=alt.X("heads:Q", title="heads left", axis=alt.Axis(format="d", tickMinStep=1)),
-        y=alt.Y("model:N", title=None, sort=models, axis=alt.Axis(labelLimit=260)),
+        y=alt.Y("model:N", title=None, sort=most, axis=alt.Axis(labelLimit=260)),
         color=alt.Color("function:N", scale=colours, legend=charts.top_legend(5)),
-        order="order:O",
         tooltip=["model:N", "function:N", "heads:Q"],
     )
-    chart = bars.properties(width=460, height=alt.Step(24), description=caption)
     return [Figure("functions_by_model", "Functions of encoder heads", caption, chart)]
 
 
@@ -128,14 +122,10 @@ def dependency_offsets(analysis: Analysis) -> list[Figure]:
         "How many words behind its head the dependent of a relation stands; so often a head is right "
         f"that always looks there (after Voita et al. 2019, figure 3).{others}"
     )
-    places = range(min(row["offset"] for row in rows), max(row["offset"] for row in rows) + 1)
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, format="+d")
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(color="gray")
     bars = bars.encode(
-        x=alt.X(
-            "offset:O",
-            scale=alt.Scale(domain=list(places)),
-            axis=alt.Axis(labelAngle=0, labelOverlap=True, format="+d"),
-        ),
+        x=alt.X("offset:O", axis=axis),
         y=alt.Y("share:Q", scale=charts.SHARE, axis=alt.Axis(format="%", tickCount=4)),
         tooltip=["relation:N", "offset:O", alt.Tooltip("share:Q", format=".1%")],
     )

@@ -90,38 +90,32 @@ def heads_left(pruning: list[dict[str, Any]]) -> list[Figure]:
         {
             "mapping": row["mapping"],
             "model": row["model"],
-            "heads": sum(sum(row[a]) for a in ATTENTIONS),
+            "all": sum(sum(row[a]) for a in ATTENTIONS),
         }
         | {"attention": attention, "layer": layer, "left": left}
         for row in pruning
         if row["model"].endswith(("baseline", "pruned")) and not row["model"].startswith("encoder")
         for attention in ATTENTIONS
-        for layer, left in [(None, sum(row[attention])), *enumerate(row[attention])]
+        for layer, left in enumerate(row[attention])
     ]
     if all(row["model"] == "baseline" for row in rows):
         return []
-    columns = "mapping", list(dict.fromkeys(row["mapping"] for row in rows))
-    layers = sorted({row["layer"] for row in rows if row["layer"] is not None})
+    mappings = "mapping", list(dict.fromkeys(row["mapping"] for row in rows))
+    attentions, layers = ("attention", ATTENTIONS), ("layer", sorted({r["layer"] for r in rows}))
     figures = []
-    for what, names, number in (("attention", ATTENTIONS, 9), ("layer", layers, 10)):
-        own = [row for row in rows if (row["layer"] is None) == (what == "attention")]
-        caption = (
-            f"Heads of each {what} that pruned models, and the baseline, have left (after Voita et "
-            f"al. 2019, figure {number})."
-        )
+    for (what, names), number in ((attentions, 9), (layers, 10)):
+        caption = f"Heads left of each {what} (after Voita et al. 2019, figure {number})."
         colours = charts.value_scale(names, charts.COLOURS)
-        lines = alt.Chart(alt.InlineData(values=own)).mark_line(point=True)
+        lines = alt.Chart(alt.InlineData(values=rows)).mark_line(point=True)
         lines = lines.encode(
-            x=alt.X("heads:Q", title="heads left in all", axis=alt.Axis(tickCount=5)),
-            y=alt.Y("left:Q", title="heads left", axis=alt.Axis(tickCount=4, format="d")),
+            x=alt.X("all:Q", title="heads left in all", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("sum(left):Q", title="heads left", axis=alt.Axis(tickCount=4, format="d")),
             color=alt.Color(f"{what}:N", scale=colours, legend=charts.top_legend(3)),
-            tooltip=["mapping:N", "model:N", "attention:N", "layer:O", "left:Q", "heads:Q"],
+            tooltip=["mapping:N", "model:N", f"{what}:N", "sum(left):Q", "all:Q"],
         )
-        panels = (
-            charts.wrapped(lines, own, caption, *columns)
-            if what == "attention"
-            else charts.grid(lines, own, caption, ("attention", ATTENTIONS), columns)
-        )
+        panels = charts.wrapped(lines, rows, caption, *mappings)
+        if what == "layer":
+            panels = charts.grid(lines, rows, caption, attentions, mappings)
         figures.append(Figure(f"heads_by_{what}", f"Heads left by {what}", caption, panels))
     return figures
 

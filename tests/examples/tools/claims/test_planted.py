@@ -170,6 +170,16 @@ QUESTIONS = partial(
     heads,
     lambda n, d: {"final_punctuation": {"interrogative": 0.1 if n else 0.5, "declarative": 0.1}},
 )
+
+
+def from_question_words(weight, document):
+    of_others = {"interrogative": 0.1, "declarative": 0.05}
+    heads(
+        lambda n, d: {"question_word": {**of_others, "interrogative": 0.1 if n else weight}},
+        document,
+    )
+
+
 CASES = [
     ("voita.confidence.softmax", AGREE, LARGE, HOLDS),
     ("voita.confidence.softmax", DISAGREE, LARGE, FAILS),
@@ -195,6 +205,8 @@ CASES = [
     ("correia.merging", partial(merging, 0.9), LARGE, FAILS),
     ("correia.best_merging", partial(merging, 0.0), LARGE, HOLDS),
     ("correia.questions", QUESTIONS, LARGE, HOLDS),
+    ("correia.questions", partial(from_question_words, 0.99), LARGE, HOLDS),
+    ("correia.questions", partial(from_question_words, 0.1), LARGE, UNFORMED),
     ("correia.alpha_of_the_encoder", partial(modes, [1.25, 1.9]), LARGE, HOLDS),
     ("correia.where_the_modes_are", partial(modes, [1.25, 1.9]), LARGE, HOLDS),
     ("correia.alpha_of_the_decoder", partial(modes, [1.25, 1.9]), LARGE, FAILS),
