@@ -6,9 +6,8 @@ in proportion (Bach et al. 2015, equation 60). Unlike in ``rules.py``
 - *a bias* ``b_i`` is a contribution of ``b_i / n`` to each of the unit's ``n`` inputs;
 - *layer normalisation* and *attention* are made linear by their derivatives at the inputs: an input
   contributes its slope times its value. So a head's relevance goes to its queries, keys and values;
-- where all contributions have one sign, the half of the other would be lost. What arrives at a
-  position, or of attention at a head, is scaled to what went out of it. The program's ε of 1e-5
-  beside each sum is left out, so that nothing is lost."""
+- what arrives at a position, or of attention at a head, is scaled to what went out of it: where all
+  contributions have one sign, the other's half would be lost. The program's ε of 1e-5 is left out."""
 
 from __future__ import annotations
 
@@ -58,20 +57,17 @@ class AlphaBeta(Propagation):
     def _through_heads(
         self, name: str, attention: Any, relevance: Tensor
     ) -> tuple[Tensor | None, Tensor]:
-        query, key, value = attention.q_proj, attention.k_proj, attention.v_proj
-        shape = attention.num_heads, -1
-        projected = [self._output(one).unflatten(-1, shape) for one in (query, key, value)]
-        weights, slopes = _derivatives(
-            attention.mapping, self._input(attention.mapping), projected[-1]
-        )
+        three = query, key, value = attention.q_proj, attention.k_proj, attention.v_proj
+        projected = [self._output(x).unflatten(-1, (attention.num_heads, -1)) for x in three]
+        scores = self._input(attention.mapping)
+        made = _derivatives(attention.mapping, scores, projected[-1])
         length = relevance.size(1)
-        behind = length if name == DECODER_SELF else len(projected[1])
+        behind = length if name == DECODER_SELF else scores.size(-1)
         parts = [
             _through_head(
                 relevance[:, :, head],
-                weights[head, :length, :behind],
-                slopes[head, :length, :behind],
-                [x[:n, head] for x, n in zip(projected, (length, behind, behind), strict=True)],
+                *(one[head, :length, :behind] for one in made),
+                *(x[:n, head] for x, n in zip(projected, (length, behind, behind), strict=True)),
             )
             for head in range(attention.num_heads)
         ]
@@ -86,9 +82,8 @@ class AlphaBeta(Propagation):
 
 def _shares(impacts: Tensor) -> Tensor:
     """Which share of a unit's relevance each contribution gets, ``(…, contributions)``."""
-    added, taken = impacts.clamp(min=0), (-impacts).clamp(min=0)
-    both = (one / one.sum(dim=-1, keepdim=True).clamp(min=NEGLIGIBLE) for one in (added, taken))
-    return sum(both, start=torch.zeros_like(impacts)) / 2
+    both = torch.stack([impacts, -impacts]).clamp(min=0)
+    return (both / both.sum(dim=-1, keepdim=True).clamp(min=NEGLIGIBLE)).mean(dim=0)
 
 
 def _scaled(received: Tensor, sent: Tensor) -> Tensor:
@@ -122,7 +117,7 @@ def _derivatives(mapping: Any, scores: Tensor, values: Tensor) -> tuple[Tensor, 
 
 
 def _through_head(
-    relevance: Tensor, weights: Tensor, slopes: Tensor, projected: list[Tensor]
+    relevance: Tensor, weights: Tensor, slopes: Tensor, *projected: Tensor
 ) -> list[Tensor]:
     """Relevance of a head's outputs ``(predictions, queries, head_dim)``, to its queries, keys and
     values, each ``(predictions, positions, head_dim)``."""
@@ -132,12 +127,9 @@ def _through_head(
     parts = [by_key.sum(dim=2), by_key, torch.einsum("qk,kd->qdk", weights, values)]
     shares = _shares(torch.cat([part.flatten(2) for part in parts], dim=-1))
     split = shares.split([part[0, 0].numel() for part in parts], dim=-1)
-    received = [
-        torch.einsum(how, relevance, share.view_as(part))
-        for how, share, part in zip(
-            ("pqd,qde->pqe", "pqd,qdke->pke", "pqd,qdk->pkd"), split, parts, strict=True
-        )
-    ]
-    together = torch.cat([one.flatten(1) for one in received], dim=1)
-    scaled = _scaled(together, relevance.flatten(1)).split([r[0].numel() for r in received], 1)
+    each = [share.view_as(part) for share, part in zip(split, parts, strict=True)]
+    hows = ("pqd,qde->pqe", "pqd,qdke->pke", "pqd,qdk->pkd")
+    received = [torch.einsum(how, relevance, one) for how, one in zip(hows, each, strict=True)]
+    together = _scaled(torch.cat([one.flatten(1) for one in received], 1), relevance.flatten(1))
+    scaled = together.split([one[0].numel() for one in received], dim=1)
     return [one.view_as(part) for one, part in zip(scaled, received, strict=True)]

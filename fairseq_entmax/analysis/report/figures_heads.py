@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
-from fairseq_entmax.analysis.report.roles import FUNCTIONS, functions
+from fairseq_entmax.analysis.report.roles import functions
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 MOST_RELATIONS = 12
@@ -88,7 +88,8 @@ def functions_by_model(analysis: Analysis) -> list[Figure]:
         "neighbour, syntactic ones find a relation ten points more often than its most frequent "
         "position does, others look at rare words (after Voita et al. 2019, figure 8)."
     )
-    colours = charts.value_scale((*FUNCTIONS, "several", "other"), (*charts.COLOURS[:4], "#999999"))
+    kinds = ("positional", "syntactic", "rare words", "several", "other")
+    colours = charts.value_scale(kinds, (*charts.COLOURS[:4], "#999999"))
     most = alt.EncodingSortField("heads", op="sum", order="descending")
     bars = alt.Chart(alt.InlineData(values=rows), height=alt.Step(24), width=460).mark_bar()
     chart = bars.properties(description=caption).encode(
@@ -183,13 +184,15 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
-        if place["attention"] != ENCODER_SELF or not head["dependencies"]:
-            continue
-        accuracy = head["dependencies"].get(relation, {}).get(direction)
-        if accuracy is None or known[direction]["baseline"] is None:
-            continue
-        if place["model"] not in best or accuracy > best[place["model"]][0]:
-            best[place["model"]] = accuracy, place
+        accuracy = (head["dependencies"] or {}).get(relation, {}).get(direction)
+        if place["attention"] == ENCODER_SELF and None not in (
+            accuracy,
+            known[direction]["baseline"],
+        ):
+            found = accuracy, place
+            best[place["model"]] = max(
+                best.get(place["model"], found), found, key=lambda one: one[0]
+            )
     words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
     return [
         {

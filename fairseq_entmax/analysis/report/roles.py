@@ -81,16 +81,14 @@ def roles(
     return [words for _, words in [*_strongest_first(roles), *_strongest_first(_shape(head))]]
 
 
-FUNCTIONS = ("positional", "syntactic", "rare words")
-
-
 def functions(head: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
-    """Which of :data:`FUNCTIONS` an encoder head has (Voita et al. 2019, section 5)."""
-    is_positional = (head["positional"] or {}).get("offset") in (-1, 1)
-    is_syntactic = any(_relations(head, analysis))
-    is_of_rare_words = ((head["rare_word"] or {}).get("two_rarest") or 0.0) >= RARE_WORDS
-    has = (is_positional, is_syntactic, is_of_rare_words)
-    return [name for name, is_one in zip(FUNCTIONS, has, strict=True) if is_one]
+    """Which functions an encoder head has of those of Voita et al. 2019, section 5."""
+    has = {
+        "positional": (head["positional"] or {}).get("offset") in (-1, 1),
+        "syntactic": any(_relations(head, analysis)),
+        "rare words": ((head["rare_word"] or {}).get("two_rarest") or 0.0) >= RARE_WORDS,
+    }
+    return [name for name, is_one in has.items() if is_one]
 
 
 def _strongest_first(roles: Any) -> list[_Role]:

@@ -118,13 +118,8 @@ def test_attention_through_queries_keys_and_values(name, mapping):
     else:
         assert query_side is None
         behind, layers = torch.cat([q, k, v], dim=-1), three
-    together = by_position(
-        lambda x: functional.linear(
-            x, torch.cat([one.weight for one in layers]), torch.cat([one.bias for one in layers])
-        ),
-        of_keys,
-        behind,
-    )
+    weight, bias = (torch.cat([getattr(x, n) for x in layers]) for n in ("weight", "bias"))
+    together = by_position(lambda x: functional.linear(x, weight, bias), of_keys, behind)
     torch.testing.assert_close(key_side[0], together)
 
 
@@ -136,10 +131,3 @@ def test_no_relevance_is_lost_and_predictions_may_be_taken_one_by_one(options):
     alone = head_relevance(model, sample, predictions_at_once=1, is_alpha_beta=True)
     for (*_, one), (*_, other) in zip(every_head(found), every_head(alone), strict=True):
         torch.testing.assert_close(one, other)
-    other = head_relevance(model, sample)
-    differences = [
-        (one - two).abs().max()
-        for (*_, one), (*_, two) in zip(every_head(found), every_head(other), strict=True)
-        if one.numel()
-    ]
-    assert max(differences) > 1e-3

@@ -110,7 +110,7 @@ class Annotations:
                     entities.append((index, place, 1.0))
                 if any(part.is_interrogative for part in bound):
                     asking.append((index, place, 1.0))
-        device = src_tokens.device
+        device, asks = src_tokens.device, _filled(word.shape, asking)
         columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(device)
         sentence, dependent, head, relation = columns.unbind(dim=1)
         return AnnotatedBatch(
@@ -119,9 +119,7 @@ class Annotations:
             *(sentence, dependent, head, relation),
             _filled((*word.shape, len(self.parts_of_speech)), tags).to(device),
             _filled(word.shape, entities).to(device),
-            _filled(word.shape, asking).bool().to(device)
-            if self._file.has_interrogatives
-            else None,
+            asks.bool().to(device) if self._file.has_interrogatives else None,
             self.relations,
             self.has_entities,
             self.parts_of_speech,
