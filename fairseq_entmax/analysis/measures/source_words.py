@@ -98,8 +98,9 @@ class FinalPunctuation(WeightMeasure):
 
 
 class QuestionWord(FinalPunctuation):
-    """Likewise from interrogative words alone, in encoder-self: those with PronType=Int in the
-    parses, or without such parses those of a list for the source's language; null without one."""
+    """Mean weight of interrogative words on the final question mark or full stop, in encoder-self.
+    They are those with PronType=Int in the parses, or without such parses those of a list for the
+    source's language; null without one."""
 
     name = "question_word"
     source = "Correia et al. 2019, figure 9"

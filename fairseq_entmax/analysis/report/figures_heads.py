@@ -77,9 +77,8 @@ def functions_by_model(analysis: Analysis) -> list[Figure]:
     for place, head in charts.heads_of(analysis):
         if place["attention"] == ENCODER_SELF and head["gate"] != 0:
             found = functions(head, analysis)
-            counts[
-                place["model"], ["other", *found, "several"][-1 if found[1:] else len(found)]
-            ] += 1
+            kind = "several" if len(found) > 1 else next(iter(found), "other")
+            counts[place["model"], kind] += 1
     if all(kind == "other" for _, kind in counts):
         return []
     rows = [{"model": name, "function": one, "heads": n} for (name, one), n in counts.items()]
@@ -184,15 +183,11 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
+        if place["attention"] != ENCODER_SELF or known[direction]["baseline"] is None:
+            continue
         accuracy = (head["dependencies"] or {}).get(relation, {}).get(direction)
-        if place["attention"] == ENCODER_SELF and None not in (
-            accuracy,
-            known[direction]["baseline"],
-        ):
-            found = accuracy, place
-            best[place["model"]] = max(
-                best.get(place["model"], found), found, key=lambda one: one[0]
-            )
+        if accuracy is not None and accuracy > best.get(place["model"], (-1.0, place))[0]:
+            best[place["model"]] = accuracy, place
     words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
     return [
         {
