@@ -197,8 +197,7 @@ def _wanted(args: Namespace) -> list[str]:
         raise ValueError(
             f"--measures got {without[0]!r}, which is no measure of {kind.models}: leave it out"
         )
-    asked = {one.name for one in registry.measures() if one.is_default or args.measures is not None}
-    return [name for name in wanted if name in asked - kind.left_out]
+    return [name for name in wanted if name not in kind.left_out]
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:

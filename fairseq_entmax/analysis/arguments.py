@@ -52,7 +52,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--measures",
         metavar="NAME,…",
         help=f"which to make, with commas between them, of {', '.join(optional_names())} "
-        f"(default: all but relevance_alpha_beta)",
+        f"(default: all)",
     )
     group.add_argument(
         "--sentences",
@@ -68,7 +68,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     )
     for measure in importance_measures():
         group.add_argument(
-            f"--{measure.option.replace('_', '-')}",
+            f"--{measure.name}-sentences",
             type=int,
             metavar="N",
             help=f"how many sentences, spread evenly, {measure.name} is worked out for "

@@ -114,7 +114,7 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
         *(("encoder-self", 0, 4), ("encoder-self", 1, 4), ("decoder-self", 0, 0)),
         *(("decoder-self", 1, 2), ("cross", 0, 4), ("cross", 1, 4)),
     ]
-    never = {"dependencies", "pos_kl", "pos_shares", "named_entity", "relevance_alpha_beta"}
+    never = {"dependencies", "pos_kl", "pos_shares", "named_entity"}
     of_the_source = {"rare_word", "final_punctuation", "relative_position", "copy_agreement"}
     of_the_source.add("question_word")
     absent = {

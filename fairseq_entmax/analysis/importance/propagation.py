@@ -25,8 +25,7 @@ def watched_modules(model: Any) -> Iterator[nn.Module]:
     encoder, decoder = getattr(model, "encoder", None), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
-            yield from (attention.q_proj, attention.k_proj, attention.v_proj)
-            yield from (attention.out_proj, attention.mapping)
+            yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
     for layer in (layers_of(encoder) if encoder is not None else []) + layers_of(decoder):
         yield from (layer.self_attn_layer_norm, layer.fc1, layer.fc2, layer.final_layer_norm)
         if getattr(layer, "encoder_attn", None) is not None:
@@ -80,7 +79,7 @@ class Propagation:
         projection = decoder.output_projection
         features = self._input(projection)
         words = self._output(projection)[positions].argmax(dim=-1)
-        start = self._of_logits(features[positions], precise(projection.weight[words]))
+        start = rules.logit(features[positions], precise(projection.weight[words]))
         # A decoder sees nothing behind a position, so none behind the last has relevance
         length = int(positions.max()) + 1
         relevance = start.new_zeros(len(positions), length, features.size(1))
@@ -90,9 +89,6 @@ class Propagation:
         if decoder.layer_norm is not None:
             relevance = self._through_norm(decoder.layer_norm, relevance)
         return relevance
-
-    def _of_logits(self, features: Tensor, weights: Tensor) -> Tensor:
-        return rules.logit(features, weights)
 
     def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
         norm, is_before = layer.final_layer_norm, layer.normalize_before
@@ -114,7 +110,7 @@ class Propagation:
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of what the residual connection takes along, and of what the keys are of."""
+        """Relevance of what the residual connection takes along, and of what the values are of."""
         place = "encoder_attn" if name == CROSS else "self_attn"
         attention: MultiheadAttention = getattr(layer, place)
         norm = getattr(layer, f"{place}_layer_norm")
@@ -129,24 +125,13 @@ class Propagation:
         # (predictions, queries, heads, head_dim)
         heads = heads.unflatten(-1, (attention.num_heads, -1))
         self.heads[name][number] = heads.sum(dim=(1, 3))
-        of_queries, of_keys = self._through_heads(name, attention, heads)
-        if of_queries is not None:
-            before = layer.normalize_before
-            in_stream = in_stream + (self._through_norm(norm, of_queries) if before else of_queries)
-        return in_stream, of_keys
-
-    def _through_heads(
-        self, name: str, attention: Any, relevance: Tensor
-    ) -> tuple[Tensor | None, Tensor]:
-        """Relevance of heads ``(predictions, queries, heads, head_dim)``, to the inputs of queries, None
-        where it is in that of keys or there is none, and to the inputs of keys and values."""
         values = self._output(attention.v_proj).unflatten(-1, (attention.num_heads, -1))
         if name == DECODER_SELF:
             values = values[: relevance.size(1)]
         # (heads, queries, keys)
         weights = self._output(attention.mapping)[:, : relevance.size(1), : len(values)]
-        of_values = rules.weighted_sum(relevance, weights, values)
-        return None, self._through_linear(attention.v_proj, of_values.flatten(2))
+        of_values = rules.weighted_sum(heads, weights, values)
+        return in_stream, self._through_linear(attention.v_proj, of_values.flatten(2))
 
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
@@ -161,7 +146,7 @@ class Propagation:
         inputs = self._input(layer)[: relevance.size(1)]
         return rules.linear(relevance, inputs, precise(layer.weight))
 
-    def _through_norm(self, norm: Any, relevance: Tensor) -> Tensor:
+    def _through_norm(self, norm: nn.Module, relevance: Tensor) -> Tensor:
         return rules.layer_norm(relevance, self._input(norm)[: relevance.size(1)])
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead, propagation
-from fairseq_entmax.analysis.importance.alpha_beta import AlphaBeta
 from fairseq_entmax.models.adaptive import AdaptiveModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it
@@ -68,10 +67,7 @@ class HeadRelevance:
 
 
 def head_relevance(
-    model: AdaptiveModel,
-    sample: dict[str, Any],
-    predictions_at_once: int = 32,
-    is_alpha_beta: bool = False,
+    model: AdaptiveModel, sample: dict[str, Any], predictions_at_once: int = 32
 ) -> HeadRelevance:
     """Relevance of every head to the top-1 logit of every target position.
 
@@ -84,13 +80,11 @@ def head_relevance(
         sample: a batch as fairseq's collater makes it, on the model's device.
         predictions_at_once: how many target positions are worked on together, 1 or more.
             Memory grows with it and with the sentence's length, not with the batch.
-        is_alpha_beta: by the rules of ``alpha_beta.py`` in place of those of ``rules.py``.
 
     Raises:
         ValueError: the model has a part that there is no rule for; names its option.
     """
     check_rules(model)
-    propagate = AlphaBeta if is_alpha_beta else propagation.Propagation
     parts: list[HeadRelevance] = []
     lengths: list[int] = []
     with torch.no_grad(), propagation.restored(model.modules(), "training"):
@@ -101,7 +95,7 @@ def head_relevance(
             lengths.append(target)
             positions = torch.arange(target, device=taken["src_tokens"].device)
             for chunk in positions.split(predictions_at_once):
-                part = propagate(model, activations, source, chunk)
+                part = propagation.Propagation(model, activations, source, chunk)
                 parts.append(HeadRelevance(part.heads, part.totals))
     heads: ByHead = {
         name: {n: torch.cat([part.heads[name][n] for part in parts]) for n in sorted(layers)}

@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
 from fairseq_entmax.analysis.measures.equal_weights import EqualWeights
 from fairseq_entmax.analysis.measures.head_values import Gate, HeadValues
-from fairseq_entmax.analysis.measures.importance import Gradient, Relevance, RelevanceAlphaBeta
+from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
 from fairseq_entmax.analysis.measures.linguistic import (
     Dependencies,
     NamedEntity,
@@ -85,7 +85,6 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
-    RelevanceAlphaBeta(),
     *(EqualWeights(), Offsets(), RelativePosition(), CopyAgreement()),
     *(RareWord(), SubwordMerging(), FinalPunctuation(), QuestionWord()),
     *(Dependencies(), PartsOfSpeech(), PartOfSpeechShares(), NamedEntity(), Diversity()),

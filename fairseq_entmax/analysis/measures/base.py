@@ -75,7 +75,6 @@ class Measure:
         source: the paper it follows, with the place in it; empty where there is none.
         settings: constants that it depends on, for ``settings`` of the document.
         is_optional: whether ``--measures`` has it, and can leave it out.
-        is_default: whether it is made where ``--measures`` is not given.
         is_in_all: whether every document of the format's version has it, where it cannot be left
             out; those of releases before a measure came do not.
     """
@@ -91,7 +90,6 @@ class Measure:
     least: ClassVar[int | None] = 0
     settings: ClassVar[dict[str, Any]] = {}
     is_optional: ClassVar[bool] = False
-    is_default: ClassVar[bool] = True
     is_in_all: ClassVar[bool] = True
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures.base import ImportanceMeasure
@@ -23,7 +23,6 @@ class Relevance(ImportanceMeasure):
     is_main = True
     sentences = 512
     precision = PRECISION
-    is_alpha_beta: ClassVar[bool] = False
 
     def check(self, model: Any) -> None:
         from fairseq_entmax.analysis.importance.relevance import check_rules
@@ -33,22 +32,12 @@ class Relevance(ImportanceMeasure):
     def importance(self, model: Any, sample: Any) -> ByHead:
         from fairseq_entmax.analysis.importance.relevance import head_relevance
 
-        relevance = head_relevance(model, sample, is_alpha_beta=self.is_alpha_beta)
+        relevance = head_relevance(model, sample)
         return {
             # A sentence counts with all of its predictions
             attention: {layer: relevance.by_sentence(heads) for layer, heads in layers.items()}
             for attention, layers in relevance.shares().items()
         }
-
-
-class RelevanceAlphaBeta(Relevance):
-    """Likewise by the αβ rule, one half each, with biases and through queries and keys, as the
-    paper's program has it."""
-
-    name, title = "relevance_alpha_beta", "Relevance (αβ)"
-    meaning = f"{Relevance.meaning}; by the αβ rule, through queries, keys and values"
-    is_main = is_default = False
-    is_alpha_beta = True
 
 
 class Gradient(ImportanceMeasure):

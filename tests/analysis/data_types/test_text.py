@@ -108,7 +108,7 @@ def test_heads_have_the_measures_that_mean_something_without_a_source(
     kind, name, attention, absent, request
 ):
     analysis = request.getfixturevalue(kind)
-    never = absent | {"copy_agreement", "relevance_alpha_beta"}
+    never = absent | {"copy_agreement"}
     assert not (never - DATA) & set(analysis["settings"]["measures"])
     never |= {"gate", "dependencies", "pos_kl", "pos_shares", "named_entity"}
     for layer in model_of(analysis, name)["attentions"]:

@@ -66,7 +66,7 @@ def synthetic_analysis(models=3, layers=6, heads=8, sentences=10, seed=0, length
         "settings": {
             "offsets": list(OFFSETS), "density_bins": BINS, "rare_rank": 500,
             "positional_share": 0.9, "relevance_sentences": 16, "gradient_sentences": 200,
-            "relevance_alpha_beta_sentences": 0, "measures": ["density", "entropy", "relevance"],
+            "measures": ["density", "entropy", "relevance"],
         },
         "models": documents,
         "annotations": parses,
@@ -160,7 +160,7 @@ def _head(rng, attention, offset, number, alpha):
         "gradient": float(rng.gamma(1.0)) + 0.1,
         **dict.fromkeys(("gate", "relative_position", "copy_agreement", "rare_word")),
         **dict.fromkeys(("subword_merging", "final_punctuation", "dependencies", "question_word")),
-        **dict.fromkeys(("pos_shares", "pos_kl", "named_entity", "relevance_alpha_beta")),
+        **dict.fromkeys(("pos_shares", "pos_kl", "named_entity")),
     }
     if attention == CROSS:
         agreement = {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
