@@ -14,11 +14,13 @@ PAD, END = 1, 2
 SOURCE = [7, 4, 9, 1, 5]  # lengths, end of sentence included
 TARGET = [5, 6, 8, 2, 1]
 VOCABULARY = 40
+ASKING = range(13, 26)
 CAUSAL = {"encoder-self": False, "decoder-self": True, "cross": False}
 
 
 def table(rank_of=lambda token: token - 4):
-    """Tokens 4 to 39; every third goes on a word, 10 asks, 11 states, 12 is a quote."""
+    """Tokens 4 to 39; every third goes on a word, 10 asks, 11 states, 12 is a quote; some are a
+    question word, those that go on a word no letters."""
     tokens = torch.arange(VOCABULARY)
     ending = torch.zeros(VOCABULARY, dtype=torch.int64)
     ending[10], ending[11] = 1, 2
@@ -30,6 +32,8 @@ def table(rank_of=lambda token: token - 4):
         torch.tensor(ranks),
         ending,
         tokens == 12,
+        tuple(" " if t % 3 == 0 else "qué" if t in ASKING else "x" for t in tokens.tolist()),
+        frozenset({"qué"}),
     )
 
 
@@ -174,15 +178,20 @@ def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
         assert 0 < expected["rarest"] < expected["two_rarest"] < 1
         assert given["rare_word"] == approx(expected)
         # Weight on the last token but quotes, where that asks or states, of others than itself
-        values = {10: [], 11: []}
+        values, asking = {10: [], 11: []}, {10: [], 11: []}
         for sentence, tokens in zip(found, keys, strict=True):
             place = max((n for n, token in enumerate(tokens) if token not in (END, 12)), default=0)
             own = (place, len(tokens) - 1) if attention == "encoder-self" else ()
             if tokens[place] in values:
-                rows = enumerate(sentence[head])
-                values[tokens[place]] += [row[place] for i, row in rows if i not in own]
-        asked, said = map(brute_force.mean, values.values())
-        assert given["final_punctuation"] == approx({"interrogative": asked, "declarative": said})
+                rows = [(i, row[place]) for i, row in enumerate(sentence[head]) if i not in own]
+                values[tokens[place]] += [weight for _, weight in rows]
+                if attention == "encoder-self":
+                    asks = [token in ASKING and token % 3 > 0 for token in tokens]
+                    asking[tokens[place]] += [weight for i, weight in rows if asks[i]]
+        for name, expected in (("final_punctuation", values), ("question_word", asking)):
+            asked, said = map(brute_force.mean, expected.values())
+            both = None if asked is None else approx({"interrogative": asked, "declarative": said})
+            assert given[name] == both
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])

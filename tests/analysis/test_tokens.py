@@ -68,6 +68,23 @@ def test_the_mark_at_the_end_of_a_sentence_is_found(text, place, ending):
     assert (where.tolist(), what.tolist()) == ([place], [ending])
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "asking"),
+    [
+        ("es", "▁¿ Qu é ▁es ? ▁que ▁quién </s>", [0, 1, 1, 0, 0, 0, 1, 0]),
+        ("es", "▁¿Por ▁qu é ga </s>", [0, 0, 0, 0, 0]),
+        ("en", "<pad> ▁“ Who ’ s ▁who ever </s>", [0, 0, 1, 0, 1, 0, 0, 0]),
+        ("de", "wa@@ s ist wa@@ r </s>", [1, 1, 0, 0, 0, 0]),
+        ("xx", "▁¿ Qu é </s>", None),
+    ],
+)
+def test_words_that_ask_are_found_by_the_list_of_the_language(language, text, asking):
+    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
+    table, rows = TokenTable.of(found, language), numbers(found, text)
+    which = table.interrogative(rows, table.words(rows, special(found, rows)))
+    assert (which if which is None else which.int().tolist()[0]) == asking
+
+
 @pytest.mark.parametrize(("language", "ending"), [("el", 1), ("en", 0), (None, 0)])
 def test_a_semicolon_asks_in_greek_alone(language, ending):
     table = TokenTable.of(dictionary(";"), language)

@@ -6,7 +6,7 @@ import numpy
 from scipy import stats
 
 from claims import measures, record, rules, statistics, words
-from claims.correia import trajectories
+from claims.alpha import trajectories
 from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, timed_run
 from claims.record import ATTENTIONS, Corpus
 from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding

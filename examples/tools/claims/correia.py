@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 from scipy import stats
 
-from claims import measures, rules, statistics, words
+from claims import measures, statistics, words
 from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_models
-from claims.modes import Mixture, dip_power, dip_test, mixture_fit
+from claims.modes import Array
 from claims.record import (
     ATTENTIONS,
-    CROSS,
     DECODER_SELF,
     ENCODER_SELF,
     Corpus,
@@ -30,8 +29,6 @@ from claims.record import (
 from claims.rules import (
     FAILS,
     HOLDS,
-    LEVEL,
-    ONE_SEED,
     UNDECIDED,
     UNFORMED,
     Decision,
@@ -40,141 +37,14 @@ from claims.rules import (
 )
 
 SPARSE = (FIXED, LEARNED)
-NEAR_TWO, BELOW_FIXED = 1.75, 1.5
-FEWEST_HEADS = 16  # of which a distribution can be told
-PAPER_MODES = (1.25, 1.9)  # between softmax and 1.5, and near 2 (figure 3)
-BETTER_BIC = 6  # strong evidence (Kass and Raftery 1995)
-POWER = 0.8
-TURN = 0.05  # of α, from its least on
 
 
-def _learned(corpus: Corpus) -> list[Run]:
+def learned(corpus: Corpus) -> list[Run]:
     return corpus.of(model=LEARNED, **PLAIN)
 
 
 def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
     return corpus.pairs({"model": model}, {"model": other}, **PLAIN)
-
-
-# --- the distribution of α ----------------------------------------------------
-
-
-class Distribution(NamedTuple):
-    finding: Finding
-    p: float
-    fit: Mixture
-    largest: float
-
-
-def _distribution(corpus: Corpus, attention: str) -> Distribution:
-    """A dip test and a mixture have to agree.
-
-    The values are not centred by seed first: α means the same in every model, and centring would
-    move the modes of a seed that has more heads in one of them.
-    """
-    runs = _learned(corpus)
-    values = [head.value("values", "alpha") for run in runs for head in run.each_head(attention)]
-    if len(values) < FEWEST_HEADS or len(set(values)) < 2:
-        raise NothingToJudge(f"{len(values)} heads of {attention} are too few for a distribution")
-    found, p = dip_test(values)
-    fit = mixture_fit(values)
-    test = f"dip {found:.3f}, {words.p_value(p)}; BIC gained by two Gaussians {words.number(fit.gain, 1)}"
-    if len(runs) < 2:
-        decision = ONE_SEED
-    elif p < LEVEL and fit.bimodal:
-        decision = Decision(HOLDS, "the dip test and the mixture both find two modes")
-    elif p < LEVEL or fit.bimodal:
-        which = "the dip test" if p < LEVEL else "the mixture"
-        decision = Decision(UNDECIDED, f"only {which} finds two modes")
-    else:
-        power = dip_power(PAPER_MODES, float(numpy.std(values)), len(values))
-        decision = _one_mode(fit.gain, power)
-        test += f"; power for the paper's two modes {power:.2f}"
-    means, shares = (" and ".join(map(words.number, pair)) for pair in (fit.means, fit.shares))
-    spread = (
-        f"{len(values)} heads from {min(values):.2f} to {max(values):.2f}; two Gaussians at {means} "
-        f"(shares {shares}, {fit.modes} mode{'s'[: fit.modes - 1]})"
-    )
-    return Distribution(Finding(decision, spread, test), p, fit, max(values))
-
-
-def _one_mode(gain: float, power: float) -> Decision:
-    """Whether there is one mode, where no test finds two, which alone would say nothing."""
-    none = "no test finds two modes, but"
-    if gain > -BETTER_BIC:
-        return Decision(UNDECIDED, f"{none} one Gaussian is not better by {BETTER_BIC} of BIC")
-    if power < POWER:
-        missed = f"would miss the paper's two modes in {1 - power:.0%} of such samples"
-        return Decision(UNDECIDED, f"{none} the dip test {missed}")
-    why = "one Gaussian is clearly better than two, and the dip test would have found two modes"
-    return Decision(FAILS, why)
-
-
-def alpha_of_the_encoder(corpus: Corpus) -> Finding:
-    return _distribution(corpus, ENCODER_SELF).finding
-
-
-def alpha_of_the_decoder(corpus: Corpus) -> Finding:
-    distributions = {name: _distribution(corpus, name) for name in (DECODER_SELF, CROSS)}
-    corrected = statistics.holm([one.p for one in distributions.values()])
-    found = {}
-    for (name, (own, *_)), p in zip(distributions.items(), corrected, strict=True):
-        if own.decision.verdict == HOLDS and p >= LEVEL:
-            own = own.but(UNDECIDED, "two modes are not significant after Holm's correction")
-        found[name] = own.denied()._replace(test=f"{own.test} (Holm {words.p_value(p)})")
-    return several(found)
-
-
-def where_the_modes_are(corpus: Corpus) -> Finding:
-    finding, _, fit, largest = _distribution(corpus, ENCODER_SELF)
-    lower, upper = fit.means
-    if finding.decision.verdict == HOLDS:
-        right = upper >= NEAR_TWO and lower <= BELOW_FIXED
-        why = f"they are at {words.number(lower)} and {words.number(upper)}"
-        return finding.but(HOLDS if right else FAILS, why)
-    if finding.decision is not ONE_SEED and largest < NEAR_TWO:
-        return finding.but(FAILS, f"no head has an α of {NEAR_TWO} or more")
-    return finding.but(UNDECIDED, f"two modes are not established: {finding.decision.why}")
-
-
-# --- how α went ---------------------------------------------------------------
-
-
-def trajectories(run: Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
-    """The updates, and of each attention, layer and head α at each."""
-    points = run.analyzed.get("records", {}).get("alpha", [])
-    if len(points) < 3:
-        raise NotInRecord(f"the analysis of {run.run} has no trajectories of α")
-    ways: dict[tuple[str, int, int], list[float]] = {}
-    for point in points:
-        for attention, layers in point["values"].items():
-            for layer, heads in layers.items():
-                for head, value in enumerate(heads):
-                    if value is not None:
-                        ways.setdefault((attention, int(layer), head), []).append(float(value))
-    return [point["update"] for point in points], ways
-
-
-def most_fall_first(corpus: Corpus) -> Finding:
-    shares = []
-    for run in _learned(corpus):
-        updates, ways = trajectories(run)
-        at = int(numpy.searchsorted(updates, 0.1 * updates[-1]))
-        shares.append(float(numpy.mean([way[at] < way[0] for way in ways.values()])))
-    found = more(numpy.subtract(shares, 0.5))
-    values = f"{words.over_seeds(shares)}; less one half {found.values}"
-    return found._replace(values=values)
-
-
-def some_rise_later(corpus: Corpus) -> Finding:
-    turned, ends = [], [1.0]
-    for run in _learned(corpus):
-        ways = trajectories(run)[1].values()
-        turns = [w for w in ways if w[0] - min(w) > TURN and w[-1] - min(w) > TURN]
-        turned.append(len(turns))
-        ends.extend(way[-1] for way in turns)
-    values = f"{words.counts(turned)}; the highest ends at {max(ends):.2f}"
-    return Finding(rules.in_each(turned, "such a head"), values, "each seed has one")
 
 
 # --- density and diversity ----------------------------------------------------
@@ -204,7 +74,7 @@ def dense_mode(corpus: Corpus) -> Finding:
 
 def decoder_is_denser(corpus: Corpus) -> Finding:
     encoder, *others = (
-        measures.each(_learned(corpus), measures.mean_of([name], "density")) for name in ATTENTIONS
+        measures.each(learned(corpus), measures.mean_of([name], "density")) for name in ATTENTIONS
     )
     means = dict(zip(ATTENTIONS, map(words.over_seeds, (encoder, *others)), strict=True))
     of_each = zip(ATTENTIONS[1:], others, strict=True)
@@ -213,10 +83,25 @@ def decoder_is_denser(corpus: Corpus) -> Finding:
     return found._replace(values=words.listed(means), test=less)
 
 
+def _densities(run: Run, attention: str) -> list[list[float]]:
+    """The densities of the heads of each layer that has some, bottom first."""
+    layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
+    return [heads for heads in layers if heads and None not in heads]
+
+
+def _rise(run: Run, attention: str) -> float:
+    """Mean density of the last layer less that of the first."""
+    layers = _densities(run, attention)
+    if len(layers) < 2:
+        raise NotInRecord(
+            f"the analysis of {run.run} has no densities of two layers of {attention}"
+        )
+    return float(numpy.mean(layers[-1]) - numpy.mean(layers[0]))
+
+
 def _spread(run: Run, attention: str) -> float:
     """Standard deviation of density between heads of a layer, mean over layers."""
-    layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
-    spreads = [float(numpy.std(heads)) for heads in layers if len(heads) > 1 and None not in heads]
+    spreads = [float(numpy.std(heads)) for heads in _densities(run, attention) if len(heads) > 1]
     if not spreads:
         raise NotInRecord(f"the analysis of {run.run} has no densities of {attention}")
     return float(numpy.mean(spreads))
@@ -230,19 +115,28 @@ def _diversities(run: Run, attention: str) -> list[float]:
     return values
 
 
-def _over_attentions(pairs: Pairs, measure: Callable[[Run, str], float]) -> Finding:
-    """Whether the first of each pair has more, by the mean over attentions."""
-    of_each = {
-        name: gap(pairs, lambda run, name=name: measure(run, name))  # type: ignore[misc]
-        for name in ATTENTIONS
-    }
+def _over_attentions(measure: Callable[[str], Array], margin: float = 0.01) -> Finding:
+    """Whether numbers of seeds are above 0, by the mean over attentions."""
+    of_each = {name: measure(name) for name in ATTENTIONS}
     test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
-    return more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
+    return more(means, margin, 3, f"interval over seeds; of each attention: {test}")
+
+
+def last_layers(corpus: Corpus) -> Finding:
+
+    def judge(model: str) -> Finding:
+        runs = corpus.of(model=model, **PLAIN)
+        return _over_attentions(
+            lambda name: measures.each(runs, partial(_rise, attention=name)), 0.02
+        )
+
+    return of_models(SPARSE, judge)
 
 
 def densities_differ(corpus: Corpus) -> Finding:
-    return _over_attentions(_against(corpus, LEARNED, FIXED), _spread)
+    pairs = _against(corpus, LEARNED, FIXED)
+    return _over_attentions(lambda name: gap(pairs, partial(_spread, attention=name)))
 
 
 def diversity(corpus: Corpus) -> Finding:
@@ -250,13 +144,17 @@ def diversity(corpus: Corpus) -> Finding:
     def mean(run: Run, attention: str) -> float:
         return float(numpy.mean(_diversities(run, attention)))
 
-    return of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
+    def judge(model: str) -> Finding:
+        pairs = _against(corpus, model)
+        return _over_attentions(lambda name: gap(pairs, partial(mean, attention=name)))
+
+    return of_models(SPARSE, judge)
 
 
 def diversity_peaks(corpus: Corpus) -> Finding:
     found = {}
     for attention in ATTENTIONS:
-        layers = [_diversities(run, attention) for run in _learned(corpus)]
+        layers = [_diversities(run, attention) for run in learned(corpus)]
         if any(len(own) < 3 for own in layers):
             raise NothingToJudge(f"a model has no three layers of {attention} with a diversity")
         heights = [float(numpy.mean(own[1:-1])) - max(own[0], own[-1]) for own in layers]
@@ -342,9 +240,15 @@ def best_merging(corpus: Corpus) -> Finding:
     return of_models(SPARSE, lambda model: more(gap(_against(corpus, model), best), digits=3))
 
 
+def _mark_measure(head: Head) -> str:
+    """From question words, where the analysis has that."""
+    from_words = head.get("question_word", "declarative") is not None
+    return "question_word" if from_words else "final_punctuation"
+
+
 def _marking(head: Head) -> float:
-    interrogative = head.value("final_punctuation", "interrogative")
-    return interrogative - head.value("final_punctuation", "declarative")
+    name = _mark_measure(head)
+    return head.value(name, "interrogative") - head.value(name, "declarative")
 
 
 def questions(corpus: Corpus) -> Finding:
@@ -355,7 +259,9 @@ def questions(corpus: Corpus) -> Finding:
         heads = measures.encoders(corpus, model)
         found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
         verdict, why = found.decision
-        return found.but(UNDECIDED, f"{why}, {unseen}") if verdict == UNFORMED else found
+        is_seen = all(_mark_measure(head) == "question_word" for own in heads for head in own)
+        is_open = verdict == UNFORMED and not is_seen
+        return found.but(UNDECIDED, f"{why}, {unseen}") if is_open else found
 
     return of_models((SOFTMAX, *SPARSE), judge)
 

@@ -76,6 +76,17 @@ class Batch:
             for name, ahead in AROUND.items()
         }
 
+    @cached_property
+    def interrogative(self) -> Tensor | None:
+        """Which tokens of the source are of words that ask, ``(batch, keys)`` bool: by the parses,
+        where they say so of any word, else by a list of words; None without either."""
+        if self.annotated is not None and self.annotated.interrogative is not None:
+            return self.annotated.interrogative
+        source = self.source
+        if self.table is None or source.words is None:
+            return None
+        return self.table.interrogative(source.tokens, source.words)
+
     def sides(self, attention: str) -> tuple[Side, Side]:
         """Queries and keys of an attention."""
         queries = self.source if attention == ENCODER_SELF else self.target

@@ -26,6 +26,17 @@ _STOPS = frozenset({".", "。", "．", "…", "...", "।", "։", "۔"})
 _CLOSING = frozenset("\"'”’»›)]}」』）】“‘")
 _GREEK_QUESTION = ";"
 
+# Words that ask, by language, without those that mostly do not, such as ``que``
+_QUESTION_WORDS = {
+    "de": "wer wen wem wessen was wann wo wohin woher warum wieso weshalb wie welche welcher welches",
+    "en": "who whom whose what which when where why how",
+    "es": "qué quién quiénes cuál cuáles cuándo cuánto cuánta cuántos cuántas cómo dónde adónde",
+    "fr": "qui quoi quel quelle quels quelles quand où comment pourquoi combien",
+    "it": "chi cosa quale quali quando dove come perché quanto quanta quanti quante",
+    "pt": "quem quê qual quais quando onde aonde como porquê quanto quanta quantos quantas",
+    "ru": "кто кого кому чей что чего чему какой какая какие когда где куда откуда почему как сколько",
+}
+
 NEITHER, INTERROGATIVE, DECLARATIVE = 0, 1, 2
 
 
@@ -48,7 +59,8 @@ class TokenTable:
 
     ``begins``: it can begin a word; ``goes_on``: the next one goes on the word; ``rank``: from 0,
     the most frequent of the training data, -1 of special and unknown symbols; ``ending``: 1 asks, 2
-    states; ``closing``: a quote or bracket that may stand behind a sentence's end."""
+    states; ``closing``: a quote or bracket that may stand behind a sentence's end. ``letters``: its
+    letters, with a space for anything else; ``question_words``: those of the language."""
 
     kind: str
     begins: Tensor
@@ -56,6 +68,8 @@ class TokenTable:
     rank: Tensor
     ending: Tensor
     closing: Tensor
+    letters: tuple[str, ...]
+    question_words: frozenset[str]
 
     @classmethod
     def of(cls, dictionary: Any, language: str | None = None) -> TokenTable:
@@ -80,6 +94,8 @@ class TokenTable:
             torch.tensor(_ranks(dictionary, known)),
             torch.tensor([_ending(text, questions) for text in bare]),
             torch.tensor([bool(text) and set(text) <= _CLOSING for text in bare]),
+            tuple("".join(c if c.isalpha() else " " for c in text.casefold()) for text in bare),
+            frozenset(_QUESTION_WORDS.get(language or "", "").split()),
         )
 
     def to(self, device: torch.device) -> TokenTable:
@@ -100,6 +116,23 @@ class TokenTable:
         starts[:, 1:] = (starts[:, 1:] & ~follows) | special[:, :-1]
         starts[:, :1] = True
         return starts.cumsum(dim=1).masked_fill(special, -1)
+
+    def interrogative(self, tokens: Tensor, words: Tensor) -> Tensor | None:
+        """Which tokens ``(batch, length)`` are of a word that asks, by :meth:`words`; None where the
+        language has no list."""
+        if not self.question_words:
+            return None
+        rows = []
+        for row, numbers in zip(tokens.tolist(), words.tolist(), strict=True):
+            texts: dict[int, str] = {-1: ""}
+            for token, number in zip(row, numbers, strict=True):
+                if number >= 0:
+                    texts[number] = texts.get(number, "") + self.letters[token]
+            asking = {n for n, text in texts.items() if self.question_words & {*text.split()}}
+            # Not from the mark before the word, as in ``¿Qué``
+            pairs = zip(row, numbers, strict=True)
+            rows.append([n in asking and bool(self.letters[t].strip()) for t, n in pairs])
+        return torch.tensor(rows, device=tokens.device)
 
 
 def _ranks(dictionary: Any, known: range) -> list[int]:

@@ -17,7 +17,7 @@ from fairseq_entmax.files import check_target, write_together
 
 # About many sentences: how often the rarest word is looked at, questions against statements. What
 # heads matter is left out, too: of one sentence it says little of a head
-LEFT_OUT = frozenset({"rare_word", "final_punctuation"})
+LEFT_OUT = frozenset({"rare_word", "final_punctuation", "question_word"})
 
 
 def write(

@@ -26,7 +26,7 @@ from fairseq_entmax.analysis.measures.linguistic import (
     PartsOfSpeech,
 )
 from fairseq_entmax.analysis.measures.offsets import Offsets
-from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, RareWord
+from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, QuestionWord, RareWord
 from fairseq_entmax.analysis.measures.subword_merging import SubwordMerging
 
 _MEASURES: dict[str, Measure] = {}
@@ -86,7 +86,7 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
     *(EqualWeights(), Offsets(), RelativePosition(), CopyAgreement()),
-    *(RareWord(), SubwordMerging(), FinalPunctuation()),
+    *(RareWord(), SubwordMerging(), FinalPunctuation(), QuestionWord()),
     *(Dependencies(), PartsOfSpeech(), PartOfSpeechShares(), NamedEntity(), Diversity()),
 ):
     register_measure(_measure)

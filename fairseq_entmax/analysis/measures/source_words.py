@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
 
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 RARE_RANK = 500
 
@@ -54,7 +58,7 @@ class FinalPunctuation(WeightMeasure):
     tokens but the mark and the end of the sentence. null in decoder-self."""
 
     name = "final_punctuation"
-    numbers = (
+    numbers: tuple[Number, ...] = (
         Number(
             "question-mark",
             "Question mark",
@@ -70,6 +74,10 @@ class FinalPunctuation(WeightMeasure):
     )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
+        self._add(weights, sums, weights.queries.real)
+
+    def _add(self, weights: LayerWeights, sums: Sums, counted: Tensor) -> None:
+        """Add the queries that are ``counted``, ``(batch, queries)``."""
         import torch
 
         from fairseq_entmax.analysis.data import tokens
@@ -80,7 +88,6 @@ class FinalPunctuation(WeightMeasure):
         place, ending = tokens.final_punctuation(table, keys.tokens, ~keys.real | keys.end)
         index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
         on_mark = rows.gather(3, index).squeeze(3)
-        counted = weights.queries.real
         if weights.attention == ENCODER_SELF:
             # The mark's own query, and that of the end of the sentence, are no words
             positions = torch.arange(rows.size(2), device=rows.device)
@@ -88,3 +95,27 @@ class FinalPunctuation(WeightMeasure):
         kinds = {"interrogative": tokens.INTERROGATIVE, "declarative": tokens.DECLARATIVE}
         for name, kind in kinds.items():
             sums.add_mean(name, on_mark, counted & (ending == kind)[:, None])
+
+
+class QuestionWord(FinalPunctuation):
+    """Mean weight of interrogative words on the final question mark or full stop, in encoder-self.
+    They are those with PronType=Int in the parses, or without such parses those of a list for the
+    source's language; null without one."""
+
+    name = "question_word"
+    source = "Correia et al. 2019, figure 9"
+    numbers = tuple(
+        replace(
+            one,
+            name=f"{one.name}-from-question-words",
+            title=f"{one.title}, from question words",
+            meaning=f"{one.meaning}, from question words",
+            place=("question_word", one.place[1]),
+        )
+        for one in FinalPunctuation.numbers
+    )
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        asking = weights.batch.interrogative
+        if asking is not None and weights.attention == ENCODER_SELF:
+            self._add(weights, sums, weights.queries.real & asking)

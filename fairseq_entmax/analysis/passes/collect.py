@@ -23,6 +23,9 @@ from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.models.recorder import record_pass
 from fairseq_entmax.analysis.passes.statistics import ModelStatistics
 
+# Of the places of dependents that the document has, in words from the head
+FARTHEST = 8
+
 
 class DataCounts:
     """What the data set consists of; ``ids`` are the sentences seen, 8 bytes each."""
@@ -134,7 +137,9 @@ class AnnotationCounts:
 def _baselines(offsets: Counter[int]) -> dict[str, Any]:
     """A relation's numbers from how often its heads stand at each offset from the dependent."""
     count = offsets.total()
-    result: dict[str, Any] = {"count": count}
+    near = (place for place in range(-FARTHEST, FARTHEST + 1) if offsets[-place])
+    places = {str(place): offsets[-place] / count for place in near}
+    result: dict[str, Any] = {"count": count, "offsets": places}
     for direction, sign in ((TO_HEAD, 1), (TO_DEPENDENT, -1)):
         offset = min(offsets, key=lambda place: (-offsets[place], abs(place), sign * place))
         result[direction] = {"baseline": offsets[offset] / count, "offset": sign * offset}

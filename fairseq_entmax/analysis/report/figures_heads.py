@@ -1,12 +1,14 @@
-"""Figures of single heads: confidence, importance, offsets, dependencies (Voita et al. 2019)."""
+"""Figures of single heads: confidence, importance, functions, dependencies (Voita et al. 2019)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
+from fairseq_entmax.analysis.report.roles import functions
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 MOST_RELATIONS = 12
@@ -69,11 +71,71 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     return charts.grid(chart, rows, description, ("measure", measures), ("model", names), size)
 
 
+def functions_by_model(analysis: Analysis) -> list[Figure]:
+    """How many encoder heads of each model have which function, from many heads to few."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for place, head in charts.heads_of(analysis):
+        if place["attention"] == ENCODER_SELF and head["gate"] != 0:
+            found = functions(head, analysis)
+            kind = "several" if len(found) > 1 else next(iter(found), "other")
+            counts[place["model"], kind] += 1
+    if all(kind == "other" for _, kind in counts):
+        return []
+    rows = [{"model": name, "function": one, "heads": n} for (name, one), n in counts.items()]
+    caption = (
+        "Functions of the encoder-self heads that each model has: positional heads look at a "
+        "neighbour, syntactic ones find a relation ten points more often than its most frequent "
+        "position does, others look at rare words (after Voita et al. 2019, figure 8)."
+    )
+    kinds = ("positional", "syntactic", "rare words", "several", "other")
+    colours = charts.value_scale(kinds, (*charts.COLOURS[:4], "#999999"))
+    most = alt.EncodingSortField("heads", op="sum", order="descending")
+    bars = alt.Chart(alt.InlineData(values=rows), height=alt.Step(24), width=460).mark_bar()
+    chart = bars.properties(description=caption).encode(
+        x=alt.X("heads:Q", title="heads left", axis=alt.Axis(format="d", tickMinStep=1)),
+        y=alt.Y("model:N", title=None, sort=most, axis=alt.Axis(labelLimit=260)),
+        color=alt.Color("function:N", scale=colours, legend=charts.top_legend(5)),
+        tooltip=["model:N", "function:N", "heads:Q"],
+    )
+    return [Figure("functions_by_model", "Functions of encoder heads", caption, chart)]
+
+
+def _frequent(analysis: Analysis) -> tuple[dict[str, Row], str]:
+    """The most frequent relations, and what there is to say of the others."""
+    known = (analysis["annotations"] or {}).get("relations") or {}
+    shown = dict(sorted(known.items(), key=lambda item: -item[1]["count"])[:MOST_RELATIONS])
+    others = f" The {len(shown)} most frequent relations are shown."
+    return shown, others * (len(known) > len(shown))
+
+
+def dependency_offsets(analysis: Analysis) -> list[Figure]:
+    """Where the dependents of each relation stand, from their heads."""
+    relations, others = _frequent(analysis)
+    rows: list[Row] = [
+        {"relation": name, "offset": int(offset), "share": charts.rounded(share)}
+        for name, known in relations.items()
+        for offset, share in known.get("offsets", {}).items()
+    ]
+    if not rows:
+        return []
+    caption = (
+        "How many words behind its head the dependent of a relation stands; so often a head is right "
+        f"that always looks there (after Voita et al. 2019, figure 3).{others}"
+    )
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, format="+d")
+    bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(color="gray")
+    bars = bars.encode(
+        x=alt.X("offset:O", axis=axis),
+        y=alt.Y("share:Q", scale=charts.SHARE, axis=alt.Axis(format="%", tickCount=4)),
+        tooltip=["relation:N", "offset:O", alt.Tooltip("share:Q", format=".1%")],
+    )
+    chart = charts.wrapped(bars, rows, caption, "relation", list(relations), (170, 90))
+    return [Figure("dependency_offsets", "Where dependents stand", caption, chart)]
+
+
 def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     """The best head of each model for each relation and direction, and the baseline."""
-    known = (analysis["annotations"] or {}).get("relations") or {}
-    ordered = sorted(known.items(), key=lambda item: -item[1]["count"])
-    relations = dict(ordered[:MOST_RELATIONS])
+    relations, others = _frequent(analysis)
     rows = [
         row
         for relation in relations
@@ -82,12 +144,10 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     ]
     if not rows:
         return []
-    left_out = len(known) - len(relations)
     caption = (
         "How often the best encoder-self head of each model looks at the head of a relation, or "
         "at the dependent; the bar is the accuracy of the most frequent relative position "
-        "(after Voita et al. 2019, table 1)."
-        + (f" The {len(relations)} most frequent relations are shown." if left_out else "")
+        f"(after Voita et al. 2019, table 1).{others}"
     )
     names = charts.model_names(analysis)
     order = list(dict.fromkeys(row["direction"] for row in rows))
@@ -123,12 +183,10 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
-        if place["attention"] != ENCODER_SELF or not head["dependencies"]:
+        if place["attention"] != ENCODER_SELF or known[direction]["baseline"] is None:
             continue
-        accuracy = head["dependencies"].get(relation, {}).get(direction)
-        if accuracy is None or known[direction]["baseline"] is None:
-            continue
-        if place["model"] not in best or accuracy > best[place["model"]][0]:
+        accuracy = (head["dependencies"] or {}).get(relation, {}).get(direction)
+        if accuracy is not None and accuracy > best.get(place["model"], (-1.0, place))[0]:
             best[place["model"]] = accuracy, place
     words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
     return [

@@ -1,4 +1,4 @@
-"""BLEU against the heads that are left (Voita et al. 2019, figure 7)."""
+"""BLEU, attentions and layers against the heads that are left (Voita et al. 2019, figures 7 to 10)."""
 
 from __future__ import annotations
 
@@ -82,6 +82,42 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
             }
         )
     return rows if any(row["kind"] in ("pruned", "scratch") for row in rows) else []
+
+
+def heads_left(pruning: list[dict[str, Any]]) -> list[Figure]:
+    """How many heads each attention, and each layer of it, has left of how many in all."""
+    rows: list[Row] = [
+        {
+            "mapping": row["mapping"],
+            "model": row["model"],
+            "all": sum(sum(row[a]) for a in ATTENTIONS),
+        }
+        | {"attention": attention, "layer": layer, "left": left}
+        for row in pruning
+        if row["model"].endswith(("baseline", "pruned")) and not row["model"].startswith("encoder")
+        for attention in ATTENTIONS
+        for layer, left in enumerate(row[attention])
+    ]
+    if all(row["model"] == "baseline" for row in rows):
+        return []
+    mappings = "mapping", list(dict.fromkeys(row["mapping"] for row in rows))
+    attentions, layers = ("attention", ATTENTIONS), ("layer", sorted({r["layer"] for r in rows}))
+    figures = []
+    for (what, names), number in ((attentions, 9), (layers, 10)):
+        caption = f"Heads left of each {what} (after Voita et al. 2019, figure {number})."
+        colours = charts.value_scale(names, charts.COLOURS)
+        lines = alt.Chart(alt.InlineData(values=rows)).mark_line(point=True)
+        lines = lines.encode(
+            x=alt.X("all:Q", title="heads left in all", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("sum(left):Q", title="heads left", axis=alt.Axis(tickCount=4, format="d")),
+            color=alt.Color(f"{what}:N", scale=colours, legend=charts.top_legend(3)),
+            tooltip=["mapping:N", "model:N", f"{what}:N", "sum(left):Q", "all:Q"],
+        )
+        panels = charts.wrapped(lines, rows, caption, *mappings)
+        if what == "layer":
+            panels = charts.grid(lines, rows, caption, attentions, mappings)
+        figures.append(Figure(f"heads_by_{what}", f"Heads left by {what}", caption, panels))
+    return figures
 
 
 COLUMNS = ("mapping", "model", *ATTENTIONS, "BLEU", "parameters", "sentences/s", "speed")

@@ -75,9 +75,20 @@ def roles(
         *_positional(head, attention),
         *_neighbours(head, attention),
         *_of_tokens(head, copy_chance),
-        *_linguistic(head, analysis),
+        *_relations(head, analysis),
+        *_entities(head, analysis),
     ]
     return [words for _, words in [*_strongest_first(roles), *_strongest_first(_shape(head))]]
+
+
+def functions(head: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
+    """Which functions an encoder head has of those of Voita et al. 2019, section 5."""
+    has = {
+        "positional": (head["positional"] or {}).get("offset") in (-1, 1),
+        "syntactic": any(_relations(head, analysis)),
+        "rare words": ((head["rare_word"] or {}).get("two_rarest") or 0.0) >= RARE_WORDS,
+    }
+    return [name for name, is_one in has.items() if is_one]
 
 
 def _strongest_first(roles: Any) -> list[_Role]:
@@ -121,19 +132,16 @@ def _of_tokens(head: dict[str, Any], chance: float | None) -> Iterator[_Role]:
     if all(score is not None and score >= SUBWORD_MERGING for score in scores):
         yield merging["all"], f"subword merging, {_percent(merging['all'])}"
 
-    mark = head["final_punctuation"] or {}
-    questions, statements = mark.get("interrogative"), mark.get("declarative")
-    if questions is not None and statements is not None and _is_above(questions, statements):
-        yield (
-            questions,
-            f"question mark: {_percent(questions)} in questions, "
-            f"{_percent(statements)} in statements",
-        )
+    marks = {"": head["final_punctuation"], " from question words": head.get("question_word")}
+    for where, mark in marks.items():
+        questions, statements = (mark or {}).get("interrogative"), (mark or {}).get("declarative")
+        if questions is not None and statements is not None and _is_above(questions, statements):
+            shares = f"{_percent(questions)} in questions, {_percent(statements)} in statements"
+            yield questions, f"question mark{where}: {shares}"
 
 
-def _linguistic(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Role]:
-    annotations = analysis["annotations"] or {}
-    relations = annotations.get("relations") or {}
+def _relations(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Role]:
+    relations = (analysis["annotations"] or {}).get("relations") or {}
     for relation, accuracies in (head["dependencies"] or {}).items():
         known = relations.get(relation)
         if known is None or known["count"] < FEWEST_ARCS:
@@ -146,7 +154,10 @@ def _linguistic(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Rol
             if accuracy is not None and baseline is not None and _is_above(accuracy, baseline):
                 yield (accuracy, f"{words}, {_percent(accuracy)} (baseline {_percent(baseline)})")
 
-    entities, expected = head["named_entity"], annotations.get("named_entities")
+
+def _entities(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Role]:
+    expected = (analysis["annotations"] or {}).get("named_entities")
+    entities = head["named_entity"]
     if entities is not None and expected is not None and _is_above(entities, expected):
         yield entities, f"named entities, {_percent(entities)} ({_percent(expected)} of the words)"
 

@@ -249,6 +249,8 @@ def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, si
         arcs = (arc for example in examples for arc in example.arcs if arc[2] == relation)
         offsets = Counter(head - dependent for dependent, head, _ in arcs)
         assert found["count"] == offsets.total()
+        places = {str(-offset): count / offsets.total() for offset, count in offsets.items()}
+        assert found["offsets"] == places
         assert found["to_head"]["baseline"] == max(offsets.values()) / offsets.total()
         assert offsets[found["to_head"]["offset"]] == max(offsets.values())
         assert offsets[-found["to_dependent"]["offset"]] == max(offsets.values())
@@ -258,6 +260,20 @@ def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, si
     ]
     assert counts["named_entities"] == pytest.approx(sum(entities) / 12)
     assert sum(counts["part_of_speech"].values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", ["Int", "Rel"])
+def test_words_that_ask_are_those_that_the_parse_says_ask(annotated, dictionary, kind):
+    asking = line(1, "ab").replace("_\t_\t0", f"_\tNumber=Sing|PronType={kind}\t0")
+    tokens = collate(dictionary, ["▁a b ▁cd"])
+    batch = annotated(asking + line(2, "cd") + "\n").batch(torch.tensor([0]), tokens)
+    found = batch.interrogative
+    if kind == "Rel":  # then it is a list of words that says it
+        assert found is None
+    else:
+        assert found.tolist() == [[True, True, False, False]]
+        side = Side.of(tokens, 1, 2, None)
+        assert Batch(side, side, None, batch).interrogative is found
 
 
 def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path):

@@ -58,12 +58,13 @@ def test_heads_are_counted_without_tokens_of_white_space():
 
     words, spaces = ["Dios", "  ", "ve", "luz"], [False, False, True, False]
     deps = ["nsubj", "dep", "ROOT", "obj"]
-    parsed = Doc(spacy.blank("es").vocab, words, spaces, heads=[2, 0, 2, 1], deps=deps)
+    vocabulary, morphs = spacy.blank("es").vocab, ["PronType=Int", "", "", ""]
+    parsed = Doc(vocabulary, words, spaces, heads=[2, 0, 2, 1], deps=deps, morphs=morphs)
     rows = [row.split("\t") for row in _rows(parsed)]
-    assert [(row[0], row[1], row[6], row[7]) for row in rows] == [
-        ("1", "Dios", "2", "nsubj"),
-        ("2", "ve", "0", "root"),
-        ("3", "luz", "_", "obj"),
+    assert [(row[0], row[1], *row[5:8]) for row in rows] == [
+        ("1", "Dios", "PronType=Int", "2", "nsubj"),
+        ("2", "ve", "_", "0", "root"),
+        ("3", "luz", "_", "_", "obj"),
     ]
 
 

@@ -25,7 +25,7 @@ from tests.analysis.importance.test_relevance import lost
 
 TOKENS = sum(made.LENGTHS)
 # What heads may have or not, as the data has it
-DATA = {"final_punctuation", "rare_word", "positional"}
+DATA = {"final_punctuation", "question_word", "rare_word", "positional"}
 
 
 @pytest.fixture(scope="module")

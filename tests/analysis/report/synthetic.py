@@ -50,7 +50,8 @@ def synthetic_analysis(models=3, layers=6, heads=8, sentences=10, seed=0, length
     for name, (baseline, offset) in RELATIONS.items():
         ways = {"to_head": offset, "to_dependent": -offset}
         sides = {way: {"baseline": baseline, "offset": own} for way, own in ways.items()}
-        relations[name] = {"count": 800, **sides}
+        places = {str(-offset): baseline, str(offset): 0.1}
+        relations[name] = {"count": 800, "offsets": places, **sides}
     parses = {"file": "test.conllu", "sentences": SENTENCES, "relations": relations}
     parses |= {"part_of_speech": TAGS, "named_entities": 0.05}
     analysis = {
@@ -158,7 +159,7 @@ def _head(rng, attention, offset, number, alpha):
         "relevance": float(rng.gamma(1.0)) + 0.1,
         "gradient": float(rng.gamma(1.0)) + 0.1,
         **dict.fromkeys(("gate", "relative_position", "copy_agreement", "rare_word")),
-        **dict.fromkeys(("subword_merging", "final_punctuation", "dependencies")),
+        **dict.fromkeys(("subword_merging", "final_punctuation", "dependencies", "question_word")),
         **dict.fromkeys(("pos_shares", "pos_kl", "named_entity")),
     }
     if attention == CROSS:
@@ -175,6 +176,7 @@ def _head(rng, attention, offset, number, alpha):
         head["pos_kl"] = float(rng.gamma(1.0, 0.1))
         head["named_entity"] = float(rng.beta(1, 15))
     if attention == ENCODER_SELF:
+        head["question_word"] = {"interrogative": 0.6 * strength, "declarative": 0.02}
         head["dependencies"] = {
             name: {
                 way: float(min(0.98, baseline * rng.uniform(0.5, 1.35)))

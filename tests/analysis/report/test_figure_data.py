@@ -13,8 +13,10 @@ from fairseq_entmax.analysis.report.figures_density import (
 from fairseq_entmax.analysis.report.figures_heads import (
     confidence_and_importance,
     dependency_accuracy,
+    dependency_offsets,
+    functions_by_model,
 )
-from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
+from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, heads_left
 from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import synthetic_analysis
@@ -190,6 +192,16 @@ def test_of_many_relations_the_frequent_ones_are_shown(small):
     assert "12 most frequent" in figure.caption
 
 
+def test_each_relation_shows_how_often_its_dependents_stand_where(small):
+    rows = data(only(dependency_offsets, small))
+    found = {(row["relation"], row["offset"]): row["share"] for row in rows}
+    assert len(found) == 8
+    assert (found["nsubj", -1], found["obj", 2], found["obj", -2]) == (0.35, 0.41, 0.1)
+    for relation in small["annotations"]["relations"].values():
+        del relation["offsets"]  # of earlier releases
+    assert dependency_offsets(small) == []
+
+
 def test_bleu_stands_over_the_heads_of_what_was_pruned():
     found = {
         (row["panel"][:3], row["mapping"], row["model"]): (row["heads"], row["BLEU"], row["kind"])
@@ -207,3 +219,33 @@ def test_bleu_stands_over_the_heads_of_what_was_pruned():
         ("all", "entmax", "baseline"): (12, 20.5, "baseline"),
         ("all", "entmax", "1-4-2-pruned"): (7, 17.5, "pruned"),
     }
+
+
+def test_heads_that_pruning_left_are_counted_by_attention_and_by_layer():
+    by_attention, by_layer = map(data, heads_left(PRUNING))
+    assert by_attention == by_layer  # summed up where they are drawn
+    found = {(r["mapping"], r["model"], r["attention"], r["layer"]): r["left"] for r in by_layer}
+    assert {row["all"] for row in by_layer if row["model"].endswith("pruned")} == {7}
+    pruned = "entmax", "1-4-2-pruned"
+    assert found[*pruned, "encoder-self", 0] == found[*pruned, "encoder-self", 1] + 1 == 1
+    # Of the baseline and what was pruned everywhere: not of an encoder alone, nor from scratch
+    models = {(mapping, "baseline") for mapping in ("softmax", "entmax")}
+    assert {key[:2] for key in found} == models | {("softmax", "all7-pruned"), pruned}
+    assert heads_left(PRUNING[:2]) == []
+
+
+def test_functions_are_counted_of_the_encoder_heads_that_a_model_has(small):
+    for head in every_head(small):
+        head.update({"positional": None, "rare_word": None, "dependencies": None})
+    first, second, third = layer_of(small, 1)["heads"]
+    first["positional"] = {"share": 0.95, "offset": -1, "confidence": 0.9}
+    first["rare_word"] = {"rarest": 0.3, "two_rarest": 0.5}
+    second["dependencies"] = {"nsubj": {"to_head": 0.5, "to_dependent": 0.1}}
+    third["gate"] = 0
+    layer_of(small, 1, layer=1)["heads"].clear()
+    layer_of(small, 0)["heads"][0]["positional"] = {"share": 0.95, "offset": 2, "confidence": 0.9}
+    rows = data(only(functions_by_model, small))
+    assert [(row["model"], row["function"], row["heads"]) for row in rows] == [
+        *(("softmax", "other", 6), ("entmax15", "several", 1), ("entmax15", "syntactic", 1)),
+        ("entmax", "other", 6),
+    ]

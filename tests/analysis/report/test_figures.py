@@ -16,8 +16,12 @@ EVERY_FIGURE = [
     "confidence_and_importance-encoder-self",
     "confidence_and_importance-decoder-self",
     "confidence_and_importance-cross",
+    "functions_by_model",
     "dependency_accuracy",
+    "dependency_offsets",
     "bleu_by_heads",
+    "heads_by_attention",
+    "heads_by_layer",
 ]
 PRUNING = [
     {"mapping": mapping, "model": model, "encoder-self": encoder, "decoder-self": [2, 2]}
@@ -58,6 +62,10 @@ def test_a_full_analysis_gives_every_figure(small):
     [
         ({"relevance": None}, {name for name in EVERY_FIGURE if "importance" in name}),
         ({"dependencies": None}, {"dependency_accuracy"}),
+        (
+            {"dependencies": None, "positional": None, "rare_word": None},
+            {"dependency_accuracy", "functions_by_model"},
+        ),
         ({"density_histogram": None}, {"density_distribution"}),
         ({"density": None}, {"density_by_layer"}),
     ],

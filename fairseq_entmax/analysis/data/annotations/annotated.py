@@ -25,7 +25,8 @@ class AnnotatedBatch:
     ``word``: ``(batch, keys)``: the number of each token's word, -1 of those of no word; ``words``:
     how many the longest sentence has. ``arc_…``: ``(arcs,)``: of each dependency the sentence, its
     two words, and its relation's place in ``relations``. ``parts_of_speech``: ``(batch, keys,
-    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64."""
+    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64.
+    ``interrogative``: ``(batch, keys)`` bool; None where no word of the file asks."""
 
     word: Tensor
     words: int
@@ -35,6 +36,7 @@ class AnnotatedBatch:
     arc_relation: Tensor
     parts_of_speech: Tensor
     entities: Tensor
+    interrogative: Tensor | None
     relations: tuple[str, ...]
     has_entities: bool
     tags: tuple[str, ...]
@@ -88,6 +90,7 @@ class Annotations:
         arcs: list[tuple[int, int, int, int]] = []
         tags: list[tuple[int, int, int, float]] = []
         entities: list[tuple[int, int, float]] = []
+        asking: list[tuple[int, int, float]] = []
         words = 0
         for index, (number, row) in enumerate(zip(ids.tolist(), src_tokens.tolist(), strict=True)):
             places = [place for place, token in enumerate(row) if token not in self._special]
@@ -105,7 +108,9 @@ class Annotations:
                 tags += [(index, place, tag, tagged.count(tag) / len(tagged)) for tag in tagged]
                 if any(part.entity not in (None, "O") for part in bound):
                     entities.append((index, place, 1.0))
-        device = src_tokens.device
+                if any(part.is_interrogative for part in bound):
+                    asking.append((index, place, 1.0))
+        device, asks = src_tokens.device, _filled(word.shape, asking)
         columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(device)
         sentence, dependent, head, relation = columns.unbind(dim=1)
         return AnnotatedBatch(
@@ -114,6 +119,7 @@ class Annotations:
             *(sentence, dependent, head, relation),
             _filled((*word.shape, len(self.parts_of_speech)), tags).to(device),
             _filled(word.shape, entities).to(device),
+            asks.bool().to(device) if self._file.has_interrogatives else None,
             self.relations,
             self.has_entities,
             self.parts_of_speech,

@@ -1,6 +1,7 @@
 """Parses of the source text in CoNLL-U, https://universaldependencies.org/format.html.
 
-What is read of a line's ten columns: ID, FORM, UPOS, HEAD, DEPREL and, of MISC, named entities:
+What is read of a line's ten columns: ID, FORM, UPOS, HEAD, DEPREL, of FEATS whether a word asks
+(``PronType=Int``) and, of MISC, named entities:
 the key ``NE``, ``NER`` or ``Entity`` in any case, with ``O``, ``_`` or nothing for a word that is
 in no entity, and anything else for one that is, such as ``B-PER``, ``I-PER``, ``S-PER``, ``PER``.
 Values with a parenthesis are the notation of coreference, which marks more than names; they are
@@ -25,6 +26,7 @@ class Word(NamedTuple):
     head: int | None
     relation: str | None
     entity: str | None
+    is_interrogative: bool = False
 
 
 class Token(NamedTuple):
@@ -65,6 +67,7 @@ class ConlluFile:
         self.relations = tuple(sorted({w.relation for w in words if w.relation is not None}))
         self.parts_of_speech = tuple(sorted({w.upos for w in words if w.upos is not None}))
         self.has_entities = any(word.entity is not None for word in words)
+        self.has_interrogatives = any(word.is_interrogative for word in words)
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -119,7 +122,7 @@ class ConlluFile:
 
 
 def _word(columns: list[str]) -> Word:
-    _, form, _, upos, _, _, head, relation, _, misc = columns
+    _, form, _, upos, _, features, head, relation, _, misc = columns
     if head != "_" and not (head.isascii() and head.isdigit()):
         raise ValueError(f"the column HEAD is {head!r}: a word's number, 0 or _ is expected")
     return Word(
@@ -128,6 +131,7 @@ def _word(columns: list[str]) -> Word:
         None if head == "_" else int(head),
         None if relation in ("_", "") else relation.split(":", 1)[0],
         _entity(misc),
+        "PronType=Int" in features.split("|"),
     )
 
 

@@ -81,5 +81,6 @@ def _rows(parsed: Any) -> Iterator[str]:
             misc.append(f"NE={token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "NE=O")
         if not token.whitespace_:
             misc.append("SpaceAfter=No")
-        columns = [str(number[token.i]), token.text, "_", token.pos_ or "_", "_", "_"]
+        tags = token.pos_ or "_", "_", str(token.morph) or "_"
+        columns = [str(number[token.i]), token.text, "_", *tags]
         yield "\t".join([*columns, head, relation, "_", "|".join(misc) or "_"])

@@ -26,7 +26,9 @@ class LanguageModel(TextAlone):
     data = "a text alone, for language models"
     attentions: ClassVar = frozenset({DECODER_SELF})
     # They are about a source, or about the end of a sentence, which is not yet read
-    left_out: ClassVar = frozenset({"copy_agreement", "relative_position", "final_punctuation"})
+    left_out: ClassVar = frozenset(
+        {"copy_agreement", "relative_position", "final_punctuation", "question_word"}
+    )
     no_parses = "parses are of the source of a pair of texts, and language models have none"
     task_class = LanguageModelingTask
     # What the samples of a text are

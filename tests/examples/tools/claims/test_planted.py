@@ -85,6 +85,13 @@ def diversity(of_sparse, of_middle, document):
         entry["diversity"] = 0.1 + more + 0.0001 * document["seed"]
 
 
+def rising(step, document):
+    """Density rises, or falls, by so much from each layer to the next."""
+    for entry in entries(document):
+        for head in entry["heads"]:
+            head["density"] = 0.5 + step * entry["layer"] + 0.001 * document["seed"]
+
+
 def best_are_left(sign, document):
     """The heads that pruning leaves in any run of the seed are those of high (or low) scores."""
     if document["role"] == "trained":
@@ -163,6 +170,16 @@ QUESTIONS = partial(
     heads,
     lambda n, d: {"final_punctuation": {"interrogative": 0.1 if n else 0.5, "declarative": 0.1}},
 )
+
+
+def from_question_words(weight, document):
+    of_others = {"interrogative": 0.1, "declarative": 0.05}
+    heads(
+        lambda n, d: {"question_word": {**of_others, "interrogative": 0.1 if n else weight}},
+        document,
+    )
+
+
 CASES = [
     ("voita.confidence.softmax", AGREE, LARGE, HOLDS),
     ("voita.confidence.softmax", DISAGREE, LARGE, FAILS),
@@ -188,6 +205,8 @@ CASES = [
     ("correia.merging", partial(merging, 0.9), LARGE, FAILS),
     ("correia.best_merging", partial(merging, 0.0), LARGE, HOLDS),
     ("correia.questions", QUESTIONS, LARGE, HOLDS),
+    ("correia.questions", partial(from_question_words, 0.99), LARGE, HOLDS),
+    ("correia.questions", partial(from_question_words, 0.1), LARGE, UNFORMED),
     ("correia.alpha_of_the_encoder", partial(modes, [1.25, 1.9]), LARGE, HOLDS),
     ("correia.where_the_modes_are", partial(modes, [1.25, 1.9]), LARGE, HOLDS),
     ("correia.alpha_of_the_decoder", partial(modes, [1.25, 1.9]), LARGE, FAILS),
@@ -197,6 +216,8 @@ CASES = [
     ("correia.diversity", partial(diversity, 0, 0), LARGE, FAILS),
     ("correia.diversity_peaks", partial(diversity, 0.3, 0.2), LARGE, HOLDS),
     ("correia.diversity_peaks", partial(diversity, 0, 0), LARGE, FAILS),
+    ("correia.last_layers", partial(rising, 0.1), LARGE, HOLDS),
+    ("correia.last_layers", partial(rising, -0.1), LARGE, FAILS),
     ("correia.bleu", partial(translations, False), LARGE, HOLDS),
     ("correia.bleu", partial(translations, True), LARGE, FAILS),
     ("niculae_blondel.best", partial(translations, False), SMALL, HOLDS),
