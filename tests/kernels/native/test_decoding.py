@@ -109,15 +109,6 @@ def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
     assert torch.equal(output.view(4, 3, 16)[2:], expected.view(4, 3, 16)[2:])
 
 
-def test_an_alpha_that_is_no_number_makes_its_head_nan_where_there_are_keys():
-    query, cached = of_source((2, 2, 3, 9, 16))
-    output, _ = step(query, cached, torch.tensor([0.5, torch.nan, 0.2]), 1.0)
-    heads = output.view(4, 3, 16)
-    assert heads[:2, 1].isnan().all()
-    assert torch.equal(heads[2:], torch.zeros(2, 3, 16))  # whose source is padding
-    assert heads[:, [0, 2]].isfinite().all()
-
-
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     query, cached = of_source((6, 5, 8, 40, 32))
     results = []
