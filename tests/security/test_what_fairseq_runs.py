@@ -9,8 +9,8 @@ import pytest
 from fairseq_entmax.fairseq_patches.installing import LOADING
 from tests.commands import USER_DIR, run
 
-# A call but eval, which tests/fairseq_patches/test_literals.py is of, what keeps a checkpoint, a data folder or a YAML file from running code by it, and where it
-# is in fairseq
+# A call, what keeps a checkpoint, a data folder or a YAML file from running code by it, and where it
+# is in fairseq; of eval is tests/fairseq_patches/test_literals.py
 ROWS = [
     (
         "importlib.import_module",
@@ -43,7 +43,7 @@ ROWS = [
     ("torch.hub.load", "is of notebooks alone", "models.speech_to_text.hub_interface"),
     *(("torch.load", "is torch's safe loader", name.removeprefix("fairseq.")) for name in LOADING),
 ]
-TABLE = {(module, call): reason for call, reason, where in ROWS for module in where.split()}
+TABLE = {(module, call) for call, _, where in ROWS for module in where.split()}
 
 RUNS = ("exec", "compile", "__import__", "os.system", "os.popen", "torch.hub.load")
 LOADS = ("torch.load", "np.load", "numpy.load", "pickle.load", "pickle.loads", "yaml.load")
