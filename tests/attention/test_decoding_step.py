@@ -14,7 +14,8 @@ from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler
 
-WIDTH, HEADS = 32, 4
+# Heads of 20, which no vector divides
+WIDTH, HEADS = 80, 4
 HOT = "entmax:temperature=2|softmax:temperature=3|entmax15:temperature=learned*2"
 # Hypotheses of two sentences, of one as the other finishes, and of more than there were
 ORDERS = ([0, 0, 1, 5, 3, 4], [1, 2, 0, 3, 3, 5], [2, 0, 0], [1, 1, 2, 0, 2, 2, 1, 0])

@@ -267,14 +267,6 @@ def test_a_mask_with_a_gradient_or_with_numbers_under_a_temperature_is_added_apa
         assert not learns or (mask.grad != 0).any()
 
 
-def test_padding_without_dimensions_is_none(calls):
-    module = make("encoder-self", "entmax", torch.float32)
-    none, empty = (
-        attend(module, "encoder-self", padding)[1] for padding in (None, torch.tensor(False))
-    )
-    assert torch.equal(none, empty)
-
-
 def test_a_decoder_says_that_its_mask_hides_the_future():
     mask = build_model().decoder.buffered_future_mask(torch.zeros(5, 2, 16))
     assert masks.hides_future_alone(mask)

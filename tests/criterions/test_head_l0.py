@@ -275,23 +275,12 @@ def test_validation_without_a_trainer_changes_nothing_in_the_model(trainer):
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (
-            {"_name": NAME, "label_smoothing": 0.2, "sentence_avg": True, "target_heads": "7"},
-            {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.2, "sentence_avg": True},
-        ),
-        (
-            {"_name": CROSS_ENTROPY, "sentence_avg": False, "l0_weight": 0.1, "max_update": 9},
-            {"_name": "cross_entropy", "sentence_avg": False},
-        ),
-        ({"_name": "adaptive_loss", "l0_weight": 1}, {"_name": "adaptive_loss", "l0_weight": 1}),
-        ({}, {}),
-    ],
-)
-def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty(settings, expected):
-    assert plain_criterion(settings) == expected
+def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty():
+    stock = {"_name": "cross_entropy", "sentence_avg": False}
+    settings = {**stock, "_name": CROSS_ENTROPY, "l0_weight": 0.1, "max_update": 9}
+    assert plain_criterion(settings) == stock
+    assert plain_criterion({**settings, "_name": "adaptive_loss"})["l0_weight"] == 0.1
+    assert plain_criterion({}) == {}
 
 
 def test_processes_and_checkpoints_find_criterion_and_options_by_their_names():
@@ -326,22 +315,11 @@ BUDGET = {"target_heads": "24", "max_update": 100}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *(
-            ({"l0_weight": value}, f"--l0-weight must be from 0 to 1000, not {value}")
-            for value in (-0.1, math.inf, math.nan, 1001)
-        ),
-        *(
-            (
-                {"l0_multiplier_lr": value},
-                f"--l0-multiplier-lr must be from 1e-06 to 10, not {value}",
-            )
-            for value in (0, -1, math.nan, 11)
-        ),
-        *(
-            ({name: value}, f"--{name.replace('_', '-')} must be from -1 to .*, not {value}")
-            for name in ("l0_warmup_updates", "decide_heads_at")
-            for value in (-2, 10**10)
-        ),
+        ({"l0_weight": -0.1}, "--l0-weight must be from 0 to 1000, not -0.1"),
+        ({"l0_weight": math.nan}, "--l0-weight must be from 0 to 1000, not nan"),
+        ({"l0_multiplier_lr": 0}, "--l0-multiplier-lr must be from 1e-06 to 10, not 0"),
+        ({"l0_warmup_updates": -2}, "--l0-warmup-updates must be from -1 to .*, not -2"),
+        ({"decide_heads_at": 10**10}, "--decide-heads-at must be from -1 to .*, not 10000000000"),
         ({"l0_weight": 0.1, "target_heads": "24"}, r"0.1 and --target-heads 24 were both given: "),
         (
             {"target_heads": "24"},

@@ -59,20 +59,6 @@ def test_with_alpha_1_it_is_the_label_smoothed_cross_entropy_of_fairseq(smoothin
         torch.testing.assert_close(parameter.grad, of_theirs, rtol=1e-4, atol=1e-5, msg=name)
 
 
-@pytest.mark.parametrize(
-    ("alpha", "loss_of"), [(1.5, entmax.Entmax15Loss), (2.0, entmax.SparsemaxLoss)]
-)
-def test_the_loss_is_that_of_the_entmax_package_and_padding_costs_nothing(alpha, loss_of):
-    model, made = model_of(alpha), sample()
-    loss, _, logged = criterion(alpha)(model, made)
-    pad = tiny_task().target_dictionary.pad()
-    logits = model(**made["net_input"])[0].flatten(0, 1).double()
-    target = made["target"].flatten()
-    expected = loss_of(reduction="sum", ignore_index=pad)(logits, target)
-    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-4)
-    assert logged["total"] == (target != pad).sum()
-
-
 def test_smoothing_takes_the_target_of_the_gradient_from_1_to_1_minus_epsilon():
     eps, made = 0.2, sample()
     model = model_of(1.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests import preloaded
-from tests.examples.dry_runs import EXAMPLES, PATH
+from tests.commands import ROOT, USER_DIR, run
+from tests.examples.dry_runs import EXAMPLES
 
-ROOT = EXAMPLES.parent
+SIDES = ("encoder", "decoder")
 
 
 def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> dict[str, Any]:
@@ -97,26 +96,17 @@ def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list
 
 @pytest.mark.slow
 def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
-    parts = (
-        "encoder_embed_dim",
-        "encoder_ffn_embed_dim",
-        "decoder_embed_dim",
-        "decoder_ffn_embed_dim",
-    )
-    command = [
-        shutil.which("fairseq-hydra-train", path=preloaded.path(PATH)),
-        "--config-dir", EXAMPLES / "wmt_en_ru" / "configs", "--config-name", "prune",
-        f"common.user_dir={ROOT / 'fairseq_entmax'}", "common.cpu=true",
-        f"task.data={data / 'bin'}", "task.source_lang=es", "task.target_lang=en",
-        f"checkpoint.save_dir={tmp_path / 'saved'}", "optimization.max_update=4",
-        "dataset.max_tokens=1000", "dataset.validate_interval_updates=2",
+    sizes = [f"{side}_{part}" for side in SIDES for part in ("embed_dim", "ffn_embed_dim")]
+    run(
+        "fairseq-hydra-train",
+        *("--config-dir", EXAMPLES / "wmt_en_ru" / "configs", "--config-name", "prune"),
+        *(f"common.user_dir={USER_DIR}", "common.cpu=true", f"task.data={data / 'bin'}"),
+        *("task.source_lang=es", "task.target_lang=en", "checkpoint.finetune_from_model=null"),
+        *(f"checkpoint.save_dir={tmp_path / 'saved'}", "optimization.max_update=4"),
+        *("dataset.max_tokens=1000", "dataset.validate_interval_updates=2"),
+        *("criterion.l0_warmup_updates=1", "criterion.decide_heads_at=2"),
         "criterion.target_heads='encoder-self=1,decoder-self=2,cross=3'",
-        "criterion.l0_warmup_updates=1", "criterion.decide_heads_at=2", "checkpoint.finetune_from_model=null",
-        *(f"+model.{part}=32" for part in parts),
-    ]  # fmt: skip
-    result = subprocess.run(
-        list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+        *(f"+model.{size}=32" for size in sizes),
+        cwd=tmp_path,
+    )
     assert (tmp_path / "saved" / "checkpoint_best.pt").exists()

@@ -477,14 +477,6 @@ def test_every_archive_of_a_recipe_has_a_line_in_the_table() -> None:
     datasets = "".join(path.read_text("utf-8") for path in EXAMPLES.glob("*/dataset.sh"))
     named = " ".join(re.findall(r"ARCHIVES=\(([^)]+)\)", datasets)).split()
     assert {row[0] for row in rows[1:]} == set(named) - {'"${ARCHIVES[@]}"'}
-    for _, size, checksum, addresses, page, source in rows[1:]:
-        assert size == "-" or int(size) > 1_000_000
-        assert checksum == "-" or re.fullmatch(
-            "sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}|md5:[0-9a-f]{32}", checksum
-        )
-        assert addresses == "-" or all(x.startswith("http") for x in addresses.split())
-        assert page.startswith("http")
-        assert source
 
 
 def test_every_command_of_the_table_of_papers_parses_and_what_it_names_is_there(

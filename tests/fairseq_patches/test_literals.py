@@ -6,7 +6,6 @@ import importlib
 import sys
 
 import pytest
-from fairseq import options, utils
 from fairseq.models.lstm import LSTMModel
 
 import fairseq_entmax  # noqa: F401
@@ -57,15 +56,3 @@ def test_every_module_of_fairseq_reads_plain_values_and_code_outside_keeps_its_e
     monkeypatch.setattr(sys.modules["fairseq.data"], "codedataset", known)
     monkeypatch.delitem(sys.modules, "fairseq.data.codedataset")
     assert importlib.import_module("fairseq.data.codedataset").eval is evaluate
-
-
-def test_the_functions_by_which_fairseq_reads_settings_work_as_before():
-    assert utils.eval_str_list("0.1,0.2") == [0.1, 0.2]
-    assert options.eval_str_list("[1] * 2", int) == [1, 1]
-    assert utils.eval_str_list(None) is None
-    assert utils.eval_str_list(5, int) == [5]
-    assert options.eval_str_dict("{'a': 1}") == {"a": 1}
-    assert utils.eval_bool("True") is True
-    assert utils.eval_bool("0") is False
-    assert utils.eval_bool(True) is False  # as fairseq has it
-    assert utils.eval_bool(None, True) is True

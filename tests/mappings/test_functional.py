@@ -5,7 +5,6 @@ import math
 import entmax as reference_package
 import pytest
 import torch
-from torch.autograd import functional
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_entmax.kernels import torch_ops
@@ -165,7 +164,7 @@ def test_alpha_broadcasts_and_its_gradient_is_summed_over_the_rows_that_share_it
     torch.testing.assert_close(alpha.grad, rows.sum_to_size(shape), atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("alpha", [1.0001, 1.1, 1.5, 1.75, 2.0])
+@pytest.mark.parametrize("alpha", [1.0, 1.0001, 1.1, 1.5, 1.75, 2.0])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim):
     scores = random_rows(4, 5, 1.0, seed=4).requires_grad_()
@@ -177,15 +176,6 @@ def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim
 
     assert torch.autograd.gradcheck(function, inputs, atol=1e-6, rtol=1e-5)
     assert torch.autograd.gradgradcheck(function, inputs, atol=1e-5, rtol=1e-4)
-
-
-def test_second_derivatives_at_the_ends_are_those_of_softmax_and_of_a_linear_function():
-    scores = random_rows(4, 6, 1.0)
-    expected = functional.hessian(lambda z: torch.softmax(z, -1).pow(3).sum(), scores)
-    for alpha in (1.0, torch.tensor(1.0).double()):
-        found = functional.hessian(lambda z, a=alpha: entmax(z, a).pow(3).sum(), scores)
-        torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-7)
-    assert (functional.hessian(lambda z: sparsemax(z)[:, 0].sum(), scores) == 0).all()
 
 
 def test_a_backward_pass_leaves_what_it_is_given_and_can_be_repeated():

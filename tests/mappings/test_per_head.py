@@ -95,10 +95,3 @@ def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each_and_others_ar
     assert build(["softmax", "sparsemax"]).half().fused().tolist() == [0.0, 1.0]
     for other in ("fusedmax", "sqpnormmax", "entmax:oscar=learned"):
         assert build(["softmax", other]).fused() is None
-
-
-def test_a_kernel_takes_the_place_of_no_head_whose_forward_pass_was_changed():
-    mapping = build(ENTMAX_ALONE)
-    assert mapping.is_fused_forward()
-    mapping.parts[0].forward = lambda scores: scores
-    assert not mapping.is_fused_forward()

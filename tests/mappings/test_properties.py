@@ -34,41 +34,22 @@ every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUN
 
 
 @st.composite
-def masked_score_rows(draw, most_keys=12, dtype=torch.float64):
+def masked_score_rows(draw):
     """A row with frequent ties, and a mask (true where it is masked) that leaves at least one key."""
     spread = draw(st.sampled_from((0.125, 1.0, 4.0, 50.0)))
     number = st.one_of(
         st.floats(-spread, spread, width=32), st.sampled_from((0.0, spread, -spread))
     )
-    row = torch.tensor(draw(st.lists(number, min_size=1, max_size=most_keys)), dtype=dtype)
+    row = torch.tensor(draw(st.lists(number, min_size=1, max_size=12)))
     count = row.numel()
     mask = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     mask[draw(st.integers(0, count - 1))] = False
     return row, mask
 
 
-def difference(first, second):
-    return (first - second).abs().max().item()
-
-
 @every_function
 @steady
-@given(masked_score_rows(most_keys=30), alphas, strengths, st.floats(-100.0, 100.0))
-def test_rows_are_probabilities_that_a_constant_does_not_change(
-    function, row_and_mask, alpha, strength, shift
-):
-    row, mask = row_and_mask
-    scores = row.masked_fill(mask, -math.inf)
-    probs = function(scores, alpha, strength)
-    assert abs(probs.sum().item() - 1.0) <= 1e-10
-    assert (probs >= 0.0).all()
-    assert (probs[mask] == 0.0).all()
-    assert difference(function(scores + shift, alpha, strength), probs) <= 1e-9
-
-
-@every_function
-@steady
-@given(masked_score_rows(dtype=torch.float32), alphas, strengths, st.booleans())
+@given(masked_score_rows(), alphas, strengths, st.booleans())
 def test_no_row_of_numbers_gives_nan_or_infinity(function, row_and_mask, alpha, strength, hidden):
     row, mask = row_and_mask
     row = torch.full_like(row, -math.inf) if hidden else row.masked_fill(mask, -math.inf)

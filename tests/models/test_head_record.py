@@ -168,12 +168,9 @@ def test_heads_without_a_value_are_null_in_its_record_and_not_in_the_logs(tmp_pa
     "line",
     [
         "nonsense",
-        "[1, 2]",
         "[" * 100_000,
-        '{"update": 1}',
         '{"update": 1e999, "alpha": {}}',
         '{"update": 1, "alpha": {"somewhere": {"0": [1.5]}}}',
-        '{"update": 1, "alpha": {"cross": {"x": [1.5]}}}',
         '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
     ],
     ids=lambda line: line[:30],

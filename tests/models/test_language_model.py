@@ -10,8 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
-from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
-from fairseq_entmax.pruning import prune_state
+from fairseq_entmax.models.checkpoint_model import as_ours
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
 from tests.support import (
     EVERY_MAPPING,
@@ -106,24 +105,6 @@ def test_decoding_step_by_step_equals_the_full_pass(mapping):
 
 
 # -- checkpoints -------------------------------------------------------------------------
-
-
-def test_a_gated_model_with_adaptive_softmax_is_pruned_to_one_with_the_same_losses():
-    model = build_text_model(head_gates="decoder-self", **ADAPTIVE)
-    for gate, is_open in zip(
-        model.head_gates()["decoder-self"].values(), (True, False), strict=True
-    ):
-        gate.decide(torch.tensor([is_open, False, False, is_open]))
-    args = Namespace(**vars(model.decoder.args))
-    vars(args).update(arch="entmax_transformer_lm", head_gates="decoder-self")
-    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
-    pruned, report = prune_state(state, "lm.pt")
-    assert report.heads_after == {"decoder-self": [2, 0]}
-    saved = model_of_state(pruned, "small.pt")
-    small = saved.model_class.build_model(saved.args, text_task()).eval()
-    small.load_state_dict(pruned["model"], strict=True)
-    losses = [loss_of(one, text_batch(), AdaptiveLoss) for one in (model, small)]
-    torch.testing.assert_close(*losses)
 
 
 def test_a_stock_checkpoint_is_taken_for_its_counterpart_with_softmax_and_loads():

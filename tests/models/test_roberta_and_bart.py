@@ -15,9 +15,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.support import (
-    EVERY_MAPPING,
     TINY,
-    assert_steps_equal_the_whole_pass,
     batch,
     classification_task,
     course,
@@ -164,12 +162,6 @@ def test_what_bart_writes_is_fairseqs_to_the_bit():
 
 
 # -- mappings, gates, pruning ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_bart_gives_the_same_word_by_word_as_at_once(mapping):
-    model = spread_scores(build(BART, attn_mapping=mapping)).double()
-    assert_steps_equal_the_whole_pass(model, batch([5, 7], [6, 3]))
 
 
 @pytest.mark.parametrize(("stock", "gated"), [(ROBERTA, "encoder-self"), (BART, "cross")])

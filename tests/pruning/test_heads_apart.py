@@ -9,7 +9,6 @@ from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.pruning.test_surgery import (
-    ALL,
     PRENORM,
     logits,
     rebuilt,
@@ -103,13 +102,6 @@ def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
     ] == "entmax|fusedmax|softmax|entmax,fusedmax|softmax"
     names = [name for name in pruned["model"] if "layers.0.self_attn.mapping" in name]
     assert names == ["encoder.layers.0.self_attn.mapping.parts.0.alpha_logit"]
-
-
-def test_closed_heads_take_their_mappings_with_them():
-    options = {"attn_mapping": "sparsemax|entmax:tv=learned*3", "head_gates": ALL}
-    gated = varied(**options)
-    smaller = rebuilt(prune_state(state_of(gated, **options), "some.pt")[0])
-    torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
 
 
 @pytest.fixture

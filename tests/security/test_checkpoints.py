@@ -77,17 +77,6 @@ def test_neither_the_environment_nor_a_file_that_settings_name_goes_round_safe_l
     assert not (tmp_path / "mark").exists()
 
 
-def test_an_average_with_code_in_its_settings_is_refused_when_it_is_loaded(good_state, tmp_path):
-    path = corpus.write("fconv_bytes", good_state, tmp_path, tmp_path / "mark")
-    with open(path, "rb") as file:
-        average = torch.load(file, map_location=lambda storage, _: storage)
-    average["model"] = {name: value / 2 for name, value in average["model"].items()}
-    torch.save(average, tmp_path / "average.pt")
-    with pytest.raises(UnsafeCheckpointError, match="encoder_layers"):
-        roads.IN_PROCESS["load_checkpoint_to_cpu"](tmp_path / "average.pt", None, None)
-    assert not (tmp_path / "mark").exists()
-
-
 @pytest.mark.parametrize("road", roads.IN_PROCESS)
 def test_a_good_checkpoint_goes_every_way(road, attack_data, good_state, good_file, tmp_path):
     state = {**good_state, "extra_state": {"ema": good_state["model"]}}

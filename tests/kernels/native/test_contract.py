@@ -52,19 +52,6 @@ def test_attention(case, epsilon):
     contract.check_attention(attention.attention, case, given)
 
 
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    made, settings = contract.tensors_of(contract.CASES[7])
-    results = []
-    for threads in (1, 2, 3):
-        monkeypatch.setattr(attention, "threads_for", lambda *_, number=threads: number)
-        leaves = [one.clone().requires_grad_() for one in made[:3]]
-        output = attention.attention(*leaves, 0.4, **settings._asdict())
-        output.backward(made[3])
-        results.append([output, *(leaf.grad for leaf in leaves)])
-    for result in results[1:]:
-        assert all(map(torch.equal, result, results[0]))
-
-
 def test_second_derivatives_are_those_of_torchs_operations():
     made, settings = contract.tensors_of(contract.CASES[8])
     epsilon = torch.tensor([0.2, 0.6])

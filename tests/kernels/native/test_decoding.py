@@ -65,32 +65,6 @@ def test_output_and_probabilities_of_a_source_are_those_of_float64(shape, epsilo
     torch.testing.assert_close(probs.double(), expected[1], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_step_attends_to_the_history_of_each_hypothesis_and_to_its_new_key(beam):
-    hypotheses, heads, size, room, number = 8, 3, 20, 24, 19
-    generator = torch.Generator().manual_seed(0)
-    query, *new = torch.randn(3, hypotheses, heads * size, generator=generator)
-    # More places than hypotheses, as where sentences have finished
-    key, value = torch.randn(2, 11, heads, room, size, generator=generator)
-    origins = torch.randint(11, (hypotheses, room), generator=generator).to(torch.int32)
-    epsilons, positions = epsilons_of(heads), torch.arange(number - 1)
-    own = origins[:, : number - 1].long(), slice(None), positions
-    ends = (one.view(hypotheses, heads, 1, size) for one in new)
-    whole = [
-        torch.cat([one[own].transpose(1, 2), end], 2)
-        for one, end in zip((key, value), ends, strict=True)
-    ]
-    before = key.clone(), value.clone()
-    cached = Cached(key, value, number, origins, beam=beam)
-    output, _ = step(query, cached, epsilons, size**-0.5, tuple(new))
-    expected, _ = in_float64(query, *whole, epsilons)
-    torch.testing.assert_close(output.view(expected.shape).double(), expected, atol=3e-6, rtol=0)
-    assert torch.equal(origins[:, number - 1].long(), torch.arange(hypotheses))
-    for tensor, own, end in zip((key, value), before, new, strict=True):
-        own[:hypotheses, :, number - 1] = end.view(hypotheses, heads, size)
-        assert torch.equal(tensor, own)  # nothing else is written
-
-
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
     query, cached = of_source((2, 2, 3, 9, 16))
@@ -107,15 +81,6 @@ def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
     assert torch.equal(output.view(4, 3, 16).isnan().any(-1), is_nan)
     assert torch.equal(probs.isnan().all(-1), is_nan)
     assert torch.equal(output.view(4, 3, 16)[2:], expected.view(4, 3, 16)[2:])
-
-
-def test_an_alpha_that_is_no_number_makes_its_head_nan_where_there_are_keys():
-    query, cached = of_source((2, 2, 3, 9, 16))
-    output, _ = step(query, cached, torch.tensor([0.5, torch.nan, 0.2]), 1.0)
-    heads = output.view(4, 3, 16)
-    assert heads[:2, 1].isnan().all()
-    assert torch.equal(heads[2:], torch.zeros(2, 3, 16))  # whose source is padding
-    assert heads[:, [0, 2]].isfinite().all()
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
