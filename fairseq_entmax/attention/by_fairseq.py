@@ -29,10 +29,11 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
     assert attention.mapping is not None
     if not attention.mapping.is_softmax or request.before_softmax or request.need_head_weights:
         return None
-    # Its softmax of a step is in float32, and its cross-attention of a training in parts
+    # Its softmax of a step, and of cross-attention, is in float32, and the latter of a training slow
     in_a_step = request.incremental_state is not None
-    is_in_parts = request.static_kv and attention.training
-    if request.query.dtype == torch.float64 if in_a_step else is_in_parts:
+    if (in_a_step or request.static_kv) and request.query.dtype == torch.float64:
+        return None
+    if request.static_kv and attention.training and not in_a_step:
         return None
     projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
     if (

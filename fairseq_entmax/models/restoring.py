@@ -118,7 +118,7 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
             f"give the --attn-mapping and its like that it was trained with, which "
             f"'fairseq-entmax alpha CHECKPOINT' shows"
         )
-    has_other_layers = "Missing key" in message or "Unexpected key" in message
+    has_other_layers = re.search(r"(Missing|Unexpected) key.*\.fc1\.weight", message)
     if "size mismatch" in message and "_proj.weight" in message and not has_other_layers:
         return ValueError(
             "the checkpoint has other numbers of heads, or another width, than the model: give the "
