@@ -146,7 +146,7 @@ def test_a_large_report_has_its_figures_inside_their_boxes_and_screenshots_are_s
     page.locator("#figures").scroll_into_view_if_needed()
     page.locator("#figure-list .chart").first.focus()
     page.locator("#figure-list .chart svg.marks").first.wait_for()
-    assert draw_every_figure(page) == 9
+    assert draw_every_figure(page) == 11
     wide = page.locator("#figure-list .chart").evaluate_all(
         "all => all.filter(c => c.scrollWidth > c.clientWidth + 1).map(c => c.ariaLabel)"
     )
