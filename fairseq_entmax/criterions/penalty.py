@@ -79,7 +79,7 @@ class HeadPenalty:
         """Check that a model has the gates that the targets are for."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
-                "--gate subset keeps a number of heads: give --target-heads in place of --l0-weight"
+                "the gates of --gate keep a number of heads: give --target-heads in place of --l0-weight"
             )
         for name, target in (self.targets or {}).items():
             members = _all(gates) if name == ALL else list(gates.get(name, {}).values())

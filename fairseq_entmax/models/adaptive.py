@@ -37,7 +37,10 @@ from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models import config
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.head_record import HeadMonitor
-from fairseq_entmax.models.initial_checkpoint import heads_of_start, start_of_heads
+from fairseq_entmax.models.initial_checkpoint import (
+    initial_checkpoint_of,
+    options_of_initial_checkpoint,
+)
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
 
@@ -136,9 +139,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            of_start = heads_of_start(prepared)
+            of_start = options_of_initial_checkpoint(prepared)
             if of_start:
-                start, text = start_of_heads(prepared), config.as_arguments(of_start)
+                start, text = initial_checkpoint_of(prepared), config.as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, text)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
@@ -248,7 +251,7 @@ def architecture(
         if isinstance(args, Namespace):
             with compat.stopping_command():
                 kernels.chosen()
-                if start_of_heads(args) is None:
+                if initial_checkpoint_of(args) is None:
                     model_class.attention_options_of(args)
 
     return defaults

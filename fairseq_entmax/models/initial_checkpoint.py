@@ -17,14 +17,14 @@ from fairseq_entmax.models.features.attention_heads import (
 from fairseq_entmax.models.features.copying import Copying
 
 
-def heads_of_start(args: Any) -> dict[str, str]:
+def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
     With them come the mappings of heads apart, if ``--attn-mapping`` is that of the model which was
     pruned, and the heads to copy by, which have other numbers than before. Nothing where options say
     how many heads there are, or where training starts from nothing that was pruned and can be read.
     """
-    path = start_of_heads(args)
+    path = initial_checkpoint_of(args)
     try:
         start = read_model(path) if path is not None else None
     except (OSError, ValueError):
@@ -71,7 +71,7 @@ def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
     }
 
 
-def start_of_heads(args: Any) -> str | None:
+def initial_checkpoint_of(args: Any) -> str | None:
     """The checkpoint that fairseq will load first, by its own rules; None outside of training.
 
     None too where options say how many heads there are.
