@@ -24,6 +24,7 @@
 #   BATCH_TOKENS      tokens in the batch of an update, over all processes
 #   MOST_TOKENS       tokens at most that one process takes at a time
 #   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
+#   RISES             1: alpha rises in the first half of the updates
 #   CPU_LOG_INTERVAL  updates between two lines of the log on a CPU
 #   BLOCK_TOKENS      of one text: tokens of the blocks into which --tokens-per-sample cuts it
 #   MODEL             array: options of fairseq-train that say what the model is

@@ -84,7 +84,7 @@ shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-
 
 model_options "$MAPPING"
 options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
-if [[ -n ${RISES-} && $MAPPING != stock ]]; then
+if [[ -n ${RISES-} ]]; then
     updates=$LENGTH
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
     rise_in_half_of "$updates"

@@ -94,7 +94,7 @@ require_model() { [[ $2 == stock ]] || require_known_mapping "$1" "$2"; }
 
 model_options() {
     case $1 in
-    stock) MODEL_OPTIONS=(--arch transformer) ;;
+    stock) MODEL_OPTIONS=(--arch transformer) RISES='' ;;
     *) MODEL_OPTIONS=(--arch entmax_transformer --attn-mapping "$1") ;;
     esac
 }
