@@ -105,7 +105,9 @@ def test_the_penalty_steers_them_from_all_heads_to_the_target_and_adds_nothing()
         learns = updates not in (0, 6)
         assert all((gate.weight.grad != 0).any() == learns for gate in gates)
     assert drawn.tolist() == evaluated(gates)
-    with pytest.raises(ValueError, match="the gates of --gate keep a number of heads: give --target-"):
+    with pytest.raises(
+        ValueError, match="the gates of --gate keep a number of heads: give --target-"
+    ):
         HeadPenalty(0.1).check(by_place)
 
 
