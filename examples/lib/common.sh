@@ -20,6 +20,17 @@ die() {
     exit 1
 }
 
+# timed WHAT COMMAND...: says every minute how long the command has taken
+timed() {
+    local clock begin=$SECONDS
+    # It ends with the command, and with the script too, which alone can write to it
+    exec {clock}> >(while read -r -t "${CLOCK_SECONDS:-60}" || (($? > 128)); do
+        say "$1: $(((SECONDS - begin) / 60)) min so far"
+    done)
+    "${@:2}"
+    exec {clock}>&-
+}
+
 # logged LOG COMMAND...: ends the script where the command fails, with the end of its log
 logged() {
     "${@:2}" >"$1" 2>&1 || failed "$1" "$?" "$2"

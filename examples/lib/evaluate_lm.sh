@@ -18,7 +18,7 @@ for evaluation in "${EVALUATIONS[@]}"; do
     step=$(fingerprint eval-lm "$model" "$data" "$BLOCK_TOKENS" "$MOST_TOKENS" "${options[@]}" "$device")
     # The probability of each subword: the log's own perplexity is that of subwords
     once "evaluate $run, $name, on $device: ${options[*]} ($log)" "$RUN/.eval.$name.done" "$step" "$log" -- \
-        logged "$log" fairseq-eval-lm "$OUTPUT/data-bin" --user-dir "$user_dir" --task language_modeling \
+        timed "$name" logged "$log" fairseq-eval-lm "$OUTPUT/data-bin" --user-dir "$user_dir" --task language_modeling \
         --path "$checkpoint" --gen-subset test --tokens-per-sample "$BLOCK_TOKENS" --max-tokens "$MOST_TOKENS" \
         --output-word-probs --log-format none --num-workers 0 --seed 1 "${on_device[@]}" "${options[@]}"
 done

@@ -63,7 +63,7 @@ build() {
     fi
     say "$2: $3"
     begin_dir "$output/$1"
-    "${@:4}"
+    timed "$2" "${@:4}"
     finish_dir "$output/$1" "$step"
 }
 
