@@ -269,7 +269,7 @@ def test_a_number_out_of_its_range_is_refused_by_its_option(option):
         read_all(**{option: value})
 
 
-@pytest.mark.parametrize("name", ["attn_maping", "tv_start", "head_gate", "self_attn_heads"])
+@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
 def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is no option.*attn_mapping"):

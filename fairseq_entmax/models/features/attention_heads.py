@@ -190,7 +190,7 @@ class AttentionHeads(Feature):
         with compat.stopping_command():
             _share_parameters(model)
 
-    def saved(self) -> dict[str, Any]:
+    def recorded_options(self) -> dict[str, Any]:
         return heads_options(self.heads)
 
     def _mapping_option(self, attention: str) -> str:
