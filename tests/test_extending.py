@@ -128,8 +128,8 @@ def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_p
     ]
     assert torch.cat(weights).unique().numel() == 8  # each has learned something of its own
     run("fairseq-entmax", "prune", user_dir, gated, "--output", small)
-    kept = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
-    assert kept.size(0) < 32
+    smaller = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
+    assert smaller.size(0) < 32
 
 
 # -- a measure ------------------------------------------------------------------------------

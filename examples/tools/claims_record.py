@@ -49,11 +49,11 @@ def translation(hypotheses: Sequence[str], references: Sequence[str]) -> dict[st
 
 
 def heads_of(model: Any) -> dict[str, list[list[int]]]:
-    kept: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
+    remaining: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
     for attention in model.attentions:
         heads = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
-        kept[attention.attention][attention.layer] = heads
-    return {name: [layers[n] for n in sorted(layers)] for name, layers in kept.items()}
+        remaining[attention.attention][attention.layer] = heads
+    return {name: [layers[n] for n in sorted(layers)] for name, layers in remaining.items()}
 
 
 def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:

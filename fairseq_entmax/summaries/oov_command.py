@@ -102,10 +102,10 @@ def _vocabulary(options: argparse.Namespace) -> None:
             file.write(f"{word} {count}\n".encode())
         for number in range(options.markers):
             file.write(f"{oov.marker(number)} 0\n".encode())
-    kept = min(options.words, len(counts))
-    covered = sum(count for _, count in counts.most_common(kept)) / counts.total()
+    written = min(options.words, len(counts))
+    covered = sum(count for _, count in counts.most_common(written)) / counts.total()
     print(
-        f"{kept} of {len(counts)} words ({covered:.2%} of the text) and {options.markers} "
+        f"{written} of {len(counts)} words ({covered:.2%} of the text) and {options.markers} "
         f"markers: {options.output}"
     )
 

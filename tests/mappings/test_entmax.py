@@ -168,7 +168,7 @@ def test_modules_refuse_what_is_out_of_range(make, message):
 
 
 @pytest.mark.parametrize("text", [*LEARNED, "fusedmax", "oscarmax:oscar=learned:share=layer"])
-def test_the_heads_kept_keep_their_values_to_the_bit(text):
+def test_the_remaining_heads_have_the_same_values_to_the_bit(text):
     scores, mapping = attention_scores(), build(text)
     with torch.no_grad():
         for parameter in mapping.parameters():

@@ -219,9 +219,9 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
 
 
 @pytest.mark.parametrize(
-    ("kept", "left"),
+    ("remaining", "text"),
     [([0, 1], "sparsemax|softmax"), ([2, 0], "softmax|sparsemax"), ([1, 2], "softmax"), ([], None)],
 )
-def test_the_text_of_the_heads_that_are_left_names_them(kept, left):
+def test_the_text_of_the_heads_that_are_left_names_them(remaining, text):
     heads = tuple(map(MappingSpec, ["sparsemax", "softmax", "softmax"]))
-    assert str(HeadsSpec(heads).keep_heads(kept)) == (left or "sparsemax")
+    assert str(HeadsSpec(heads).keep_heads(remaining)) == (text or "sparsemax")

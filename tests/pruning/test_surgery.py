@@ -184,10 +184,10 @@ def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
     for (_, _, one), (_, _, other) in zip(
         attention_modules(gated), attention_modules(smaller), strict=True
     ):
-        kept = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
-        if kept.any():
-            assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, kept])
-            assert torch.equal(other.q_proj.weight, one.q_proj.weight[kept])
+        remaining = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
+        if remaining.any():
+            assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, remaining])
+            assert torch.equal(other.q_proj.weight, one.q_proj.weight[remaining])
 
 
 def test_a_pruned_checkpoint_can_be_pruned_again():
