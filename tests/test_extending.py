@@ -181,9 +181,9 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
     for path in (gated, small):
         given = [f"--path={path}", "--gen-subset=valid", "--task=language_modeling"]
         given += [f"--user-dir={user_dir}", "--tokens-per-sample=64"]
-        said = run("fairseq-eval-lm", tmp_path / "bin", *given)
+        result = run("fairseq-eval-lm", tmp_path / "bin", *given)
         # On either stream, by who set up logging first
-        text = said.stdout + said.stderr
+        text = result.stdout + result.stderr
         losses.append(float(re.search(r"Loss \(base 2\): ([\d.]+)", text)[1]))
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
     analyzed = ["analyze", tmp_path / "bin", "--task=language_modeling", f"--user-dir={user_dir}"]

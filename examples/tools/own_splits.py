@@ -137,8 +137,8 @@ def make(options: argparse.Namespace) -> dict[str, list[Pair]]:
             number = len(before) - len(splits[split])
             say(f"{split}: left out {number:,} pairs that share a side with {' or '.join(others)}")
     share = min(MOST_DRAWN, len(splits["train"]) // LEAST_SHARE)
-    asked = {"valid": options.valid or share, "test": options.test or share}
-    wanted = {split: number for split, number in asked.items() if split not in splits}
+    requested = {"valid": options.valid or share, "test": options.test or share}
+    wanted = {split: number for split, number in requested.items() if split not in splits}
     return {**splits, **draw(splits["train"], wanted)} if wanted else splits
 
 

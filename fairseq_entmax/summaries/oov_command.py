@@ -142,16 +142,16 @@ def _restore(options: argparse.Namespace) -> None:
         counts = oov.restore(
             vocabulary, options.generated, options.source, options.cut_source, file
         )
-    said = "fairseq-entmax oov restore:"
+    program = "fairseq-entmax oov restore:"
     if lost := counts["lost"]:
         print(
-            f"{said} {lost} of {lost + counts['restored']} markers stand for no word of their "
+            f"{program} {lost} of {lost + counts['restored']} markers stand for no word of their "
             f"source, and are written as {oov.UNKNOWN}",
             file=sys.stderr,
         )
     if not counts["sources"]:
         print(
-            f"{said} {options.generated} has no lines S-…, so whether --source {options.source} "
+            f"{program} {options.generated} has no lines S-…, so whether --source {options.source} "
             f"is its text could not be compared",
             file=sys.stderr,
         )

@@ -210,7 +210,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     settings = {**common.machine(), **vars(options)}
-    print(common.said(settings), flush=True)
+    print(common.machine_line(settings), flush=True)
     rows: list[dict[str, Any]] = []
     for threads in options.threads:
         for make in cases(options):

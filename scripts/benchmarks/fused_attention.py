@@ -217,7 +217,7 @@ def main() -> None:
     if options.device == "cpu":  # read when Triton is first imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
     settings = {**common.machine(options.device), **vars(options)}
-    print(common.said(settings))
+    print(common.machine_line(settings))
     results: list[dict[str, Any]] = []
     for model, name, length in itertools.product(options.models, options.dtypes, options.lengths):
         rows = measure(*HEADS[model], length, DTYPES[name], options, options.device)

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from common import machine, said
+from common import machine, machine_line
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "scripts" / "benchmarks"
@@ -211,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["TRITON_INTERPRET"] = "1"
     # So that a part that runs is ended, as by Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    is_done = gather(chosen, options.minutes * 60, output, said(machine(options.device)))
+    is_done = gather(chosen, options.minutes * 60, output, machine_line(machine(options.device)))
     print(f"\n{output / 'gpu.md'} has what was printed")
     return 0 if is_done else 1
 

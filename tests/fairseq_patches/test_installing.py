@@ -168,8 +168,8 @@ def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_pa
     train(fast)
     other = make_trainer(build_model(alpha_lr_factor=10))
     other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
-    (said,) = [line for line in caplog.messages if "lr-factor or" in line]
-    assert "--reset-optimizer and another --save-dir" in said
+    (message,) = [line for line in caplog.messages if "lr-factor or" in line]
+    assert "--reset-optimizer and another --save-dir" in message
 
 
 def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):

@@ -14,7 +14,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
-from tests.support import TINY, build_model, logits, said, sample, spread_scores, tiny_task
+from tests.support import TINY, build_model, logits, sample, search, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -84,7 +84,7 @@ def rebuilt(state):
 
 
 def translations(model):
-    return said(model, sample(), max_len_b=7, digits=4)
+    return search(model, sample(), max_len_b=7, digits=4)
 
 
 def without(model, heads):

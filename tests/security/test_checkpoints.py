@@ -50,16 +50,16 @@ def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
     mark = tmp_path / "mark"
     path = corpus.write(kind, good_state, tmp_path, mark)
     for road in roads.IN_PROCESS if kind in EVERY_WAY else SOME_WAYS:
-        said = ""
+        output = ""
         try:
             roads.IN_PROCESS[road](path, attack_data, good_file)
         except Exception as error:  # of fairseq's own too, where it finds a text for a number
-            said = "".join(traceback.format_exception(error))
-        said += "".join(capfd.readouterr())
+            output = "".join(traceback.format_exception(error))
+        output += "".join(capfd.readouterr())
         assert not mark.exists(), road
-        assert not any(advice in said for advice in ADVICE), road
+        assert not any(advice in output for advice in ADVICE), road
         if kind not in corpus.READ_AS_PLAIN_VALUES:
-            assert f"refused to load {path}: it" in said, road
+            assert f"refused to load {path}: it" in output, road
 
 
 @pytest.mark.parametrize("kind", ["pickle_open", "pickle_of_old_torch"])

@@ -71,14 +71,14 @@ def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
     loaded = 0
     for _ in range(NUMBER):
         torch.save(changed(chance, good_state, str(mark)), path)
-        said = ""
+        message = ""
         try:
             checkpoints.load_checkpoint(str(path))
         except ValueError as error:
-            said = str(error)
-        if said:
-            assert str(path) in said
-            assert "\n" not in said
+            message = str(error)
+        if message:
+            assert str(path) in message
+            assert "\n" not in message
         else:
             loaded += 1
             with contextlib.suppress(Exception):  # fairseq's own, of settings that do not fit

@@ -53,9 +53,9 @@ def test_loss_and_accuracy_are_those_of_the_masked_words(masked, of_masked, name
         dataset = load_dataset(task, "valid")
         dataset.set_epoch(1)  # which words are masked depends on it
         for sample in samples(dataset, range(len(made.LENGTHS)), torch.device("cpu")):
-            is_asked = sample["target"] != 1
-            logits = model(**sample["net_input"])[0][is_asked]
-            gold = sample["target"][is_asked]
+            is_masked = sample["target"] != 1
+            logits = model(**sample["net_input"])[0][is_masked]
+            gold = sample["target"][is_masked]
             words += len(gold)
             right += int((logits.argmax(-1) == gold).sum())
             loss += float(cross_entropy(logits, gold, reduction="sum")) if len(gold) else 0.0

@@ -174,8 +174,8 @@ def test_the_command_writes_the_page_and_says_where(folder, capsys):
     data = embedded(page)
     assert data["measure"] == "entropy"
     assert "diversity_by_layer" in {figure["name"] for figure in data["figures"]}
-    said = capsys.readouterr().out
-    assert re.search(r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", said)
+    output = capsys.readouterr().out
+    assert re.search(r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", output)
     assert sorted(path.name for path in folder.iterdir()) == ["analysis.json", "report.html"]
 
 
