@@ -170,7 +170,7 @@ class Mapping(nn.Module):
 
     def _is_of_forward(self, method: str) -> bool:
         mapping_class: Any = type(self)
-        return "forward" not in self.__dict__ and _is_owner(
+        return "forward" not in self.__dict__ and _is_forward_beside(
             mapping_class, mapping_class.forward, method
         )
 
@@ -192,9 +192,9 @@ class Mapping(nn.Module):
         """Store by our own factors what a state dict has of our parameters, under this prefix."""
         for path, part in self.named_modules():
             if isinstance(part, Mapping):
-                part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
+                part._convert_parameters(state_dict, f"{prefix}{path}." if path else prefix)
 
-    def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
+    def _convert_parameters(self, state_dict: dict[str, Any], prefix: str) -> None:
         names = [name for name, parameter in self._parameters.items() if parameter is not None]
         if names:
             factors.convert(state_dict, prefix, names, self.lr_factor)
@@ -209,14 +209,14 @@ class Mapping(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        self._convert_own(state_dict, prefix)
+        self._convert_parameters(state_dict, prefix)
         if self.rise is None:
             state_dict.pop(f"{prefix}{RISE}.updates", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 @functools.cache
-def _is_owner(mapping_class: Any, forward: Any, method: str) -> bool:
+def _is_forward_beside(mapping_class: Any, forward: Any, method: str) -> bool:
     """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
     owner = next(base for base in mapping_class.__mro__ if method in vars(base))
     return forward is owner.forward

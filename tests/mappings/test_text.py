@@ -130,11 +130,11 @@ class Halved(Mapping):
 
 
 @pytest.fixture
-def own_names(monkeypatch):
+def copied_registry(monkeypatch):
     monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
 
 
-@pytest.mark.usefixtures("own_names")
+@pytest.mark.usefixtures("copied_registry")
 def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_known():
     register_mapping("halved", Halved)
     mapping = parse_mapping("halved").build(2)
@@ -146,7 +146,7 @@ def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_kn
         spec.build(2)
 
 
-@pytest.mark.usefixtures("own_names")
+@pytest.mark.usefixtures("copied_registry")
 @pytest.mark.parametrize(("name", "shape"), [("strength", (3, 1, 1)), ("two words", (3,))])
 def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refused(name, shape):
     class Valued(Halved):
