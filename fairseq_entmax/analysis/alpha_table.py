@@ -128,7 +128,7 @@ def _table(rows: list[LayerValues], name: str) -> str:
     widest = max(map(len, cells))
     titles = ["attention", "layer", "mapping", *(f" head {n}" for n in range(widest - 3))]
     table = [titles, *(one + [""] * (widest - len(one)) for one in cells)]
-    lines = [title, text_table(table, left=(0, 2))]
+    lines = [title, text_table(table, left_aligned=(0, 2))]
     if brackets:
         lines.append("in brackets: fixed")
     if learned:

@@ -252,10 +252,10 @@ def test_without_heads_the_output_is_the_bias_and_the_weights_are_zeros(kind):
 @pytest.mark.parametrize(("remaining_heads", "gated"), [(None, True), (3, False), (0, False)])
 def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, remaining_heads, gated):
     half = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=dtype)
-    wide = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=torch.float32)
+    full = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=torch.float32)
     query, key, _ = inputs("encoder-self", dtype)
     output, weights = half(query, key, key)
-    expected, _ = wide(query.float(), key.float(), key.float())
+    expected, _ = full(query.float(), key.float(), key.float())
     assert output.dtype == dtype
     assert weights.dtype == torch.float32
     if remaining_heads != 0:

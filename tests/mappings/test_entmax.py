@@ -224,9 +224,9 @@ def test_a_half_precision_module_maps_and_learns(text, dtype):
     scores.requires_grad_()
     probs = mapping(scores)
     assert probs.dtype == dtype
-    wide = build(text)
-    wide.load_state_dict(mapping.state_dict())
-    exact = wide(scores.detach().float())
+    full = build(text)
+    full.load_state_dict(mapping.state_dict())
+    exact = full(scores.detach().float())
     torch.testing.assert_close(probs.float(), exact, atol=torch.finfo(dtype).eps, rtol=0.01)
     probs.float().square().sum().backward()
     assert not probs[1, :, 0].any()

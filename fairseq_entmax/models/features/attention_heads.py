@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention import Heads, attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attention import Heads, attention_modules, every_attention, give_heads
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
 from fairseq_entmax.mappings import Mapping, strengths
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
@@ -172,7 +172,7 @@ class AttentionHeads(Feature):
     def attach(self, model: Any, args: Any) -> None:
         """Give every attention of a model that fairseq built its mapping and heads."""
         generator = torch.Generator().manual_seed(model.head_seed())
-        layers = list(transformer_layers(model))
+        layers = list(every_attention(model))
         missing = set(self.heads) - {attention for attention, *_ in layers}
         if getattr(args, "no_cross_attention", False):
             missing.discard(CROSS)
