@@ -26,7 +26,7 @@ from fairseq_entmax.mappings.structured import check_gamma
 Number = TypeVar("Number", float, Tensor, float | Tensor)
 Generator = torch.Generator | None
 
-TEMPERATURE, TEMPERATURE_INIT = "temperature", "temperature_init"
+TEMPERATURE, INITIAL = "temperature", "temperature_init"
 # How far one learned value reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
 SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
@@ -235,10 +235,10 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    text_parameters: ClassVar = ("share", LR_FACTOR, TEMPERATURE, TEMPERATURE_INIT, WARMUP)
+    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, INITIAL, WARMUP)
     # Numbers that may be learned to their parameters; text parameters of initial values to the numbers
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
-    init_of: ClassVar[dict[str, str]] = {TEMPERATURE_INIT: TEMPERATURE}
+    init_of: ClassVar[dict[str, str]] = {INITIAL: TEMPERATURE}
     # from_text, but for what all mappings have, with so many of each number that is learned
     of_text: ClassVar[Callable[..., Any]]
     fixed_temperature = 1.0
@@ -251,7 +251,7 @@ class OfHeads(Mapping):
         given = parameters.get(TEMPERATURE, 1.0)
         fixed = number_or_learned(given, TEMPERATURE, check_gamma)
         if fixed is None:
-            start = math.log(check_gamma(parameters.get(TEMPERATURE_INIT, 1.0), TEMPERATURE_INIT))
+            start = math.log(check_gamma(parameters.get(INITIAL, 1.0), INITIAL))
             mapping.log_temperature = nn.Parameter(torch.full((count,), start / mapping.lr_factor))
             mapping._save_factor()
         else:

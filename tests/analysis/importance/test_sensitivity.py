@@ -6,7 +6,7 @@ import torch
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.brute_force import target_log_probs
-from tests.analysis.data_types.made import slope
+from tests.analysis.data_types.small import slope
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().source_dictionary.pad()

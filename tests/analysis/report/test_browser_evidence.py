@@ -4,7 +4,7 @@ import pytest
 
 from tests.analysis import brute_force
 from tests.analysis.report.browser import PHONE
-from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
+from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import (
     agrees,
     cell_texts,

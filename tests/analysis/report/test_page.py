@@ -11,7 +11,7 @@ import pytest
 from fairseq_entmax.analysis.document.maps import decoded_groups
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
+from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import decode_weights, lose_head, synthetic_analysis
 

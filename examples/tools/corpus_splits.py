@@ -1,7 +1,7 @@
 """Training, validation and test text out of two files of one's own.
 
-own_splits.py text --languages de en --source corpus.de --target corpus.en
-own_splits.py text --languages de en --trainpref train --validpref valid --testpref test
+corpus_splits.py text --languages de en --source corpus.de --target corpus.en
+corpus_splits.py text --languages de en --trainpref train --validpref valid --testpref test
 
 writes {train,valid,test}.{de,en} into the folder, in the order of the files; with - in the place of a
 folder, prints a checksum of the files. What has no files of its own is drawn from the training text by a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from own_splits import main
+from corpus_splits import main
 
 from tests.examples.miniatures import lines
 

@@ -12,7 +12,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import USER_DIR, run
-from tests.security.good import LANGUAGES
+from tests.security.harmless import LANGUAGES
 
 
 def _pretrained(model):
