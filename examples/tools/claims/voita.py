@@ -354,7 +354,7 @@ def decoder_layers(corpus: Corpus, model: str) -> Finding:
     for name in (DECODER_SELF, CROSS):
         counts = [run.heads[name] for run in runs]
         if not all(map(sum, counts)):
-            raise NothingToJudge(f"a model has no head of {name} counts")
+            raise NothingToJudge(f"a model has no head of {name} left")
         layers[name] = numpy.array([numpy.average(range(len(n)), weights=n) for n in counts])
     found = measures.more(layers[CROSS] - layers[DECODER_SELF], 0.1)
     return found.beside(", ".join(f"{name} {own.mean():.2f}" for name, own in layers.items()))
