@@ -11,7 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
-from fairseq_entmax.models import EntmaxTransformerModel, checkpoint_model
+from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from tests.support import TINY, batch, build_model, logits, sample, tiny_task
@@ -285,9 +285,7 @@ def test_training_that_goes_on_has_the_heads_of_its_own_last_checkpoint(tmp_path
     save_model(tmp_path / "checkpoint_last.pt", **PRUNED)
     assert heads_of_training(tmp_path, finetune_from_model=other) == PRUNED
     # What training saved says its heads, and no initial checkpoint is looked for
-    monkeypatch.setattr(
-        checkpoint_model, "read_model", lambda path: pytest.fail(f"looked at {path}")
-    )
+    monkeypatch.setattr(initial_checkpoint, "read_model", lambda path: pytest.fail(f"read {path}"))
     assert heads_of_training(tmp_path, **ALL_HEADS) == ALL_HEADS
 
 
