@@ -198,7 +198,7 @@ def _print_alpha(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
-        print(alpha_table.as_table(rows, alpha_table.since_start(model, rows)))
+        print(alpha_table.as_table(rows, alpha_table.rank_correlations(model, rows)))
 
 
 def _tag(options: argparse.Namespace) -> None:

@@ -198,13 +198,13 @@ class Soak:
 def differences(expected: Path, found: Path) -> list[str]:
     """What is another in the folder of a job that was killed than in that of one that was not."""
     names, others = (set(_files(folder)) for folder in (expected, found))
-    told = [f"{name} is missing" for name in sorted(names - others)]
-    told += [f"{name} is there, and should not be" for name in sorted(others - names)]
+    problems = [f"{name} is missing" for name in sorted(names - others)]
+    problems += [f"{name} is there, and should not be" for name in sorted(others - names)]
     for name in sorted(names & others):
         if not BY_TIME.search(name) and _content(expected, name) != _content(found, name):
-            told.append(f"{name} has other content")
+            problems.append(f"{name} has other content")
     every = (path.relative_to(found).as_posix() for path in found.rglob("*"))
-    return told + [f"{name} was left" for name in sorted(every) if HALF.search(name)]
+    return problems + [f"{name} was left" for name in sorted(every) if HALF.search(name)]
 
 
 def _files(folder: Path) -> list[str]:
@@ -262,9 +262,9 @@ def main() -> int:
         soak.whole(kind)
     began, number, order = time.monotonic(), 0, list[str]()
     kills: Counter[str] = Counter()
-    told: list[str] = []
+    problems: list[str] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        while kills.total() < options.kills and len(told) < 20:
+        while kills.total() < options.kills and len(problems) < 20:
             together = []
             for _ in range(options.jobs):
                 order = order or chance.sample(options.kinds, len(options.kinds))
@@ -274,15 +274,15 @@ def main() -> int:
             for job in together:
                 kind, made, found = job.result()
                 kills[kind] += made
-                told += found
-    for line in told:
+                problems += found
+    for line in problems:
         print(line, file=sys.stderr)
     by_kind = ", ".join(f"{kind} {kills[kind]}" for kind in options.kinds)
     print(
         f"{kills.total()} kills ({by_kind}) of {number} jobs in {time.monotonic() - began:.0f} s, "
-        f"seed {options.seed}: {len(told)} differences"
+        f"seed {options.seed}: {len(problems)} differences"
     )
-    return 1 if told else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

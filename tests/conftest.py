@@ -8,7 +8,7 @@ os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
 import pytest
 import torch
 
-from tests.shared import made_once
+from tests.shared_folders import made_once
 
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():

@@ -97,12 +97,12 @@ def _run(command: Any, parser: Any, given: Sequence[Any]) -> None:
 def _as_it_was() -> Iterator[None]:
     """Undo what fairseq's commands leave in a process: handlers, numbers drawn, meters, best losses."""
     loggers = [logging.getLogger(name) for name in ("", *COMMANDS)]
-    kept = [(logger, list(logger.handlers), logger.level) for logger in loggers]
+    before = [(logger, list(logger.handlers), logger.level) for logger in loggers]
     numbers = torch.random.get_rng_state()
     try:
         yield
     finally:
-        for logger, handlers, level in kept:
+        for logger, handlers, level in before:
             logger.handlers[:] = handlers
             logger.setLevel(level)
         torch.random.set_rng_state(numbers)

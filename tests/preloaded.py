@@ -48,7 +48,7 @@ OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
     "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*"
 )
-START = 120  # seconds that the server's own imports may take
+STARTUP = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request
 PAUSE = 0.01  # seconds between two looks at a command at work
 # Python reads these when it starts, so a command that is given another value has to start itself
@@ -97,7 +97,7 @@ def folder_of_server() -> Path:
         folder.cleanup()
 
     atexit.register(stop)
-    deadline = time.monotonic() + START
+    deadline = time.monotonic() + STARTUP
     while not place.exists():
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server of preloaded commands did not start")

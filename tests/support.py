@@ -135,7 +135,7 @@ def logits(model: Any) -> torch.Tensor:
     return scores
 
 
-def said(
+def search(
     model: Any, sample: Any, task: Any = None, digits: int = 12, **options: Any
 ) -> list[list[Any]]:
     """Tokens and score of every hypothesis of a beam search, by default of three."""

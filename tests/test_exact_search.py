@@ -28,7 +28,7 @@ def task():
     return TranslationTask(config, toy_dictionary(), toy_dictionary())
 
 
-def told(table):
+def table_model(table):
     """A toy that says what a table says, whatever the source."""
     toy = Toy(0)
     # fairseq asks for what follows impossible words too
@@ -51,14 +51,14 @@ def words_of(hypotheses):
 
 
 def test_fairseqs_own_search_fails_where_no_more_hypotheses_can_end():
-    generator = make_generator(told(THREE))
+    generator = make_generator(table_model(THREE))
     stock = SequenceGenerator.generate.__wrapped__
     with pytest.raises(AssertionError, match="8 < 8"):
         stock(generator, [], toy_batch([[A]]))
 
 
 def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
-    (best,) = find(told(THREE), beam=5)
+    (best,) = find(table_model(THREE), beam=5)
     assert words_of(best) == [[A, B], [C], [A]]  # by the logarithm for each word
     assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
         [math.log(0.3) / 3, math.log(0.4) / 2, math.log(0.3) / 2]
@@ -66,10 +66,10 @@ def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
 
 
 def test_a_search_is_exact_among_the_sequences_that_the_options_allow():
-    (longer,) = find(told(THREE), min_len=2, beam=3)
+    (longer,) = find(table_model(THREE), min_len=2, beam=3)
     assert words_of(longer) == [[A, B]]
     assert longer[0]["exact_search"]
-    (begun,) = find(told(THREE), prefix=[[A]], beam=2)
+    (begun,) = find(table_model(THREE), prefix=[[A]], beam=2)
     assert words_of(begun) == [[A, B], [A]]
     assert begun[0]["exact_search"]
 
@@ -80,7 +80,7 @@ ENDLESS |= {(*[A] * one, *[B] * two): {B: 1.0} for one in range(9) for two in ra
 
 
 def test_hypotheses_are_cut_off_where_none_can_end():
-    (best,) = find(told(ENDLESS), beam=2, max_len_b=3, unnormalized=True)
+    (best,) = find(table_model(ENDLESS), beam=2, max_len_b=3, unnormalized=True)
     assert words_of(best) == [[B, B, B], [A, B, B]]
     for hypothesis, total in zip(best, (0.5, 0.25), strict=True):
         assert hypothesis["unfinished"]
@@ -92,14 +92,14 @@ def test_hypotheses_are_cut_off_where_none_can_end():
 
 def test_every_sample_that_cannot_end_is_cut_off():
     torch.manual_seed(0)
-    (samples,) = find(told(ENDLESS), beam=6, max_len_b=3, sampling=True)
+    (samples,) = find(table_model(ENDLESS), beam=6, max_len_b=3, sampling=True)
     assert len(samples) == 6
     assert all(sample["unfinished"] and len(sample["tokens"]) == 4 for sample in samples)
 
 
 def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     table = {**THREE, (B,): {D: 0.2, C: 0.8}, (B, D): {EOS: 1.0}, (B, C): {EOS: 1.0}}
-    (best,) = find(told(table), prefix=[[B]], unnormalized=True)
+    (best,) = find(table_model(table), prefix=[[B]], unnormalized=True)
     assert words_of(best) == [[B, C], [B, D]]
     assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
         [math.log(0.8), math.log(0.2)]
@@ -107,7 +107,7 @@ def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     assert [hypothesis["impossible_prefix"] for hypothesis in best] == [1, 1]
     assert best[0]["exact_search"]
     for prefix in ([EOS], [B, EOS]):  # with its end, it is one hypothesis
-        (best,) = find(told(THREE), prefix=[prefix], beam=4)
+        (best,) = find(table_model(THREE), prefix=[prefix], beam=4)
         assert words_of(best) == [prefix[:-1]]
 
 
@@ -129,7 +129,7 @@ def test_sentences_of_a_batch_do_not_disturb_each_other(options):
 
 
 def test_alignments_are_made_of_the_hypotheses_that_there_are():
-    model = told(THREE)
+    model = table_model(THREE)
     (best, other) = find(model, [(A, B), (C,)], beam=5, print_alignment="hard")
     assert isinstance(make_generator(model, print_alignment="hard"), SequenceGeneratorWithAlignment)
     for hypotheses in (best, other):
@@ -142,7 +142,7 @@ def test_alignments_are_made_of_the_hypotheses_that_there_are():
 
 
 def test_generators_and_blocks_count_exact_searches():
-    wide, narrow = (make_generator(told(THREE), beam=beam) for beam in (3, 2))
+    wide, narrow = (make_generator(table_model(THREE), beam=beam) for beam in (3, 2))
     with count_searches() as all_counts:
         wide.generate([], toy_batch([[A], [B]]))
         with count_searches() as inner:
@@ -155,8 +155,8 @@ def test_generators_and_blocks_count_exact_searches():
 
 def test_a_command_says_at_its_end_what_was_exact_cut_off_and_impossible(caplog):
     def main():
-        find(told(THREE), [[A], [B]], beam=3)
-        find(told(THREE), [[A]], beam=1)
+        find(table_model(THREE), [[A], [B]], beam=3)
+        find(table_model(THREE), [[A]], beam=1)
         return "what it returns"
 
     with caplog.at_level(logging.INFO):
@@ -167,8 +167,8 @@ def test_a_command_says_at_its_end_what_was_exact_cut_off_and_impossible(caplog)
             "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "
             "probability"
         ]
-        reporting(lambda: find(told(ENDLESS), [[A], [B]], max_len_b=3))
-        reporting(lambda: find(told({**THREE, (B,): {EOS: 1.0}}), prefix=[[B]]))
+        reporting(lambda: find(table_model(ENDLESS), [[A], [B]], max_len_b=3))
+        reporting(lambda: find(table_model({**THREE, (B,): {EOS: 1.0}}), prefix=[[B]]))
     cut_off, impossible = (
         each.getMessage() for each in caplog.records if each.levelname == "WARNING"
     )

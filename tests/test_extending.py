@@ -128,8 +128,8 @@ def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_p
     ]
     assert torch.cat(weights).unique().numel() == 8  # each has learned something of its own
     run("fairseq-entmax", "prune", user_dir, gated, "--output", small)
-    kept = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
-    assert kept.size(0) < 32
+    smaller = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
+    assert smaller.size(0) < 32
 
 
 # -- a measure ------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
     for path in (gated, small):
         given = [f"--path={path}", "--gen-subset=valid", "--task=language_modeling"]
         given += [f"--user-dir={user_dir}", "--tokens-per-sample=64"]
-        said = run("fairseq-eval-lm", tmp_path / "bin", *given)
+        result = run("fairseq-eval-lm", tmp_path / "bin", *given)
         # On either stream, by who set up logging first
-        text = said.stdout + said.stderr
+        text = result.stdout + result.stderr
         losses.append(float(re.search(r"Loss \(base 2\): ([\d.]+)", text)[1]))
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
     analyzed = ["analyze", tmp_path / "bin", "--task=language_modeling", f"--user-dir={user_dir}"]

@@ -179,7 +179,7 @@ def some_heads(model):
     return gone
 
 
-def start_of(run, folder, save_dir):
+def initial_option(run, folder, save_dir):
     """The option by which a run starts from a checkpoint of fairseq's, if it does."""
     if run.start not in ("stock", "bart"):
         return []
@@ -209,7 +209,7 @@ def base(folder, tmp_path_factory):
 @pytest.mark.parametrize("name", RUNS)
 def test_options_train_with_entmax_gates_and_after_pruning(name, folder, base, tmp_path):
     run = RUNS[name]
-    trainings, of_fairseq = {}, start_of(run, folder, tmp_path / "start")
+    trainings, of_fairseq = {}, initial_option(run, folder, tmp_path / "initial")
     for column in run.columns:
         start, option = of_fairseq, "--finetune-from-model"
         if run.start == "entmax":

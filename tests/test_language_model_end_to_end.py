@@ -59,8 +59,8 @@ def test_a_training_ends_with_the_budget_and_its_pruned_model_has_the_same_losse
         assert after == pytest.approx(before, abs=1e-4)
         assert 0 < after < 9
     words = [text, f"--user-dir={USER_DIR}", f"--path={gated.small}", "--task=language_modeling"]
-    said = run("fairseq-interactive", *words, "--beam=3", "--max-len-b=20", stdin="<prefix>\n")
-    assert len(hypotheses(said.stdout)) == 1
+    result = run("fairseq-interactive", *words, "--beam=3", "--max-len-b=20", stdin="<prefix>\n")
+    assert len(hypotheses(result.stdout)) == 1
 
 
 def test_the_hub_interface_samples_and_scores_with_a_pruned_model(data, text, gated):

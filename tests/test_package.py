@@ -108,19 +108,19 @@ import contextlib, io, sys
 from fairseq_entmax.cli import main
 results = []
 for arguments in {[arguments for arguments, _, _ in CALLS]!r}:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             status = main(arguments)
         except SystemExit as stop:
             status = stop.code
     heavy = sorted({{"torch", "fairseq", "numpy"}} & set(sys.modules))
-    results.append((status, said.getvalue(), heavy))
+    results.append((status, output.getvalue(), heavy))
 print(results)
 """
-    for (status, said, heavy), call in zip(run_and_read(code), CALLS, strict=True):
+    for (status, output, heavy), call in zip(run_and_read(code), CALLS, strict=True):
         assert (status, heavy) == (call[1], []), call
-        assert call[2] in said, call
+        assert call[2] in output, call
 
 
 def test_a_reader_that_ends_before_the_output_does_is_no_error():

@@ -119,8 +119,8 @@ def test_the_hub_fills_masks_and_classifies_as_fairseqs(
     assert not isinstance(stock.model, EntmaxRobertaModel)
     tokens = ours.encode("And God said, Let there be light")
     assert torch.equal(ours.extract_features(tokens), stock.extract_features(tokens))
-    asked = "And God <mask> , Let there be light"
-    assert ours.fill_mask(asked) == stock.fill_mask(asked)
+    masked = "And God <mask> , Let there be light"
+    assert ours.fill_mask(masked) == stock.fill_mask(masked)
     classifier = hub(EntmaxRobertaModel, tuned, labelled, data / "bpe.model").eval()
     assert classifier.predict(HEAD, tokens).exp().sum().item() == pytest.approx(1)
     with AttentionRecorder(classifier) as recorder:
@@ -133,13 +133,13 @@ def test_a_tuned_roberta_is_pruned_says_the_same_and_is_trained_on(labelled, dat
     run("fairseq-entmax", "prune", tuned, "--output", small)
     heads = read_model(str(small)).options.heads
     assert sum(heads["encoder-self"]) == 3
-    said = [
+    predicted = [
         (one := hub(EntmaxRobertaModel, path, labelled, data / "bpe.model").eval()).predict(
             HEAD, one.encode("And God said, Let there be light")
         )
         for path in (tuned, small)
     ]
-    torch.testing.assert_close(*said, atol=1e-5, rtol=0)
+    torch.testing.assert_close(*predicted, atol=1e-5, rtol=0)
     options = [*SIZES, *CLASSES, "--criterion=sentence_prediction", "--attn-mapping=sparsemax"]
     start = f"--finetune-from-model={small}"
     train(labelled, tmp_path / "on", "entmax_roberta", *options, start, "--max-update=1")
@@ -196,8 +196,8 @@ def test_a_stock_bart_translates_sparsely_is_pruned_and_speaks_by_the_hub(
     small = tmp_path / "small.pt"
     run("fairseq-entmax", "prune", tmp_path / "checkpoint_last.pt", "--output", small)
     options = [f"--user-dir={USER_DIR}", f"--path={small}", "--beam=2", "--max-len-b=12"]
-    said = run("fairseq-generate", data / "bin", "--gen-subset=test", *options)
-    assert len(hypotheses(said.stdout)) == 24
+    predicted = run("fairseq-generate", data / "bin", "--gen-subset=test", *options)
+    assert len(hypotheses(predicted.stdout)) == 24
     run(
         "fairseq-entmax",
         "analyze",

@@ -19,6 +19,6 @@ def test_long_work_says_how_far_it_is_if_it_may(is_shown, capsys, monkeypatch):
     with progress.watched(None, "work", 4, is_shown, "items") as shown:
         shown.update(2)
         shown.update(1)
-    said = capsys.readouterr().err
-    assert ("work" in said) == is_shown
-    assert ("3/4" in said) == is_shown
+    output = capsys.readouterr().err
+    assert ("work" in output) == is_shown
+    assert ("3/4" in output) == is_shown

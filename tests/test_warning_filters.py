@@ -67,12 +67,12 @@ def test_a_training_and_a_translation_warn_of_nothing(data, trained, tmp_path):
     options = ["--max-update=1", "--disable-validation", "--no-save"]
     stock = commands.train(data, tmp_path, *options, arch="transformer")
     generated = commands.generate(data, trained / "checkpoint_best.pt")
-    for said in (
+    for output in (
         (trained / "log.txt").read_text(encoding="utf-8"),
         *(result.stdout + result.stderr for result in (stock, generated)),
     ):
-        assert said
-        assert not re.findall(r"(?m)^.*(?:Warning|DEBUG|hydra|deprecated|Traceback).*$", said)
+        assert output
+        assert not re.findall(r"(?m)^.*(?:Warning|DEBUG|hydra|deprecated|Traceback).*$", output)
 
 
 def test_the_packages_command_says_nothing_but_its_result_in_a_fresh_process(trained, tmp_path):

@@ -18,7 +18,7 @@ MODELS=(stock entmax)
 MODELS_HELP="stock is fairseq's own transformer;
                  softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ..."
 
-TEXT=() # options of own_splits.py
+TEXT=() # options of corpus_splits.py
 PREPARE_OPTIONS=", --source, --target, --trainpref, --validpref, --testpref, --source-lang, --target-lang, --valid, --test, --lower"
 PREPARE_HELP='  --source FILE, --target FILE
                  the text and its translation, a sentence a line; line N of one is the
@@ -53,7 +53,7 @@ prepare_option() {
     TEXT+=("$1" "$3")
 }
 
-splits() { python3 "$TOOLS/own_splits.py" "$1" --languages "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"}; }
+splits() { python3 "$TOOLS/corpus_splits.py" "$1" --languages "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"}; }
 
 settle_dataset() {
     local found=("$1"/data-bin/train.*-*.*.idx) pair sum
@@ -61,7 +61,7 @@ settle_dataset() {
         [[ $SOURCE != "$TARGET" ]] ||
             usage_error "option --target-lang got '$TARGET', as --source-lang did: give two names"
         sum=$(splits -) || exit
-        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/own_splits.py")" "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"})
+        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/corpus_splits.py")" "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"})
     elif [[ -f ${found[0]} ]]; then
         pair=$(basename "${found[0]}") pair=${pair#train.} pair=${pair%%.*}
         SOURCE=${pair%-*} TARGET=${pair#*-}

@@ -41,7 +41,7 @@ def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
     return [row["predicted"] == label for row, label in zip(rows, labels, strict=True)]
 
 
-def told(values: Sequence[float], groups: Sequence[str], sign: str = "") -> list[str]:
+def with_interval(values: Sequence[float], groups: Sequence[str], sign: str = "") -> list[str]:
     """A mean in percent and its interval, such as ``92.45`` and ``90.40 to 94.40``."""
     low, high = (100 * bound for bound in bootstrap(values, groups))
     mean = 100 * sum(values) / len(values)
@@ -54,8 +54,8 @@ def table(models: dict[str, list[bool]], groups: Sequence[str]) -> list[list[str
     first, *_ = models.values()
     for name, right in models.items():
         gains = [ours - other for ours, other in zip(right, first, strict=True)]
-        change = told(gains, groups, "+") if right is not first else ["", ""]
-        rows.append([name, *told(right, groups), *change])
+        change = with_interval(gains, groups, "+") if right is not first else ["", ""]
+        rows.append([name, *with_interval(right, groups), *change])
     return rows
 
 
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
             rows = table(dict(zip(options.names, right, strict=True)), groups)
             print("\n".join("\t".join(row) for row in rows))
             return
-        accuracy, interval = told(right[0], groups)
+        accuracy, interval = with_interval(right[0], groups)
         print(f"accuracy {accuracy} % ({sum(right[0])} of {len(labels)})")
         print(f"95 % interval {interval} (bootstrap over {len(set(groups))} groups)")
 

@@ -49,11 +49,11 @@ def translation(hypotheses: Sequence[str], references: Sequence[str]) -> dict[st
 
 
 def heads_of(model: Any) -> dict[str, list[list[int]]]:
-    kept: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
+    remaining: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
     for attention in model.attentions:
         heads = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
-        kept[attention.attention][attention.layer] = heads
-    return {name: [layers[n] for n in sorted(layers)] for name, layers in kept.items()}
+        remaining[attention.attention][attention.layer] = heads
+    return {name: [layers[n] for n in sorted(layers)] for name, layers in remaining.items()}
 
 
 def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
     runs = output / "runs"
     folder = runs / about["run"]
     courses = [read_course(runs / run / "train.log") for run in (search, about["run"]) if run]
-    own = sum(course.updates for course in courses)
+    in_this_run = sum(course.updates for course in courses)
     before = read_course(runs / about["from_run"] / "train.log").updates if about["from_run"] else 0
     analysis = without_places(read_json(folder / "analysis" / "analysis.json"), output)
     ablation = folder / "ablation" / "ablation.json"
@@ -103,8 +103,8 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
         "device": (folder / "settings.txt").read_text(encoding="utf-8").split()[1],
         "heads": {attention: list(counts[attention]) for attention in ATTENTIONS},
         "kept": heads_of(read_model(f"{runs / search / LAST}")) if search else None,
-        "updates": before + own,
-        "own_updates": own,
+        "updates": before + in_this_run,
+        "own_updates": in_this_run,
         "epochs": points[-1]["epoch"],
         "ended_by": "patience" if courses[-1].by_patience else "length",
         "parameters": analysis["models"][0]["parameters"],

@@ -74,9 +74,9 @@ def main(path: str, unit: str, length: str) -> None:
                     begin = done, now
                 elif now - last >= (0 if watched else RAREST) and done > begin[0]:
                     last = now
-                    left = (now - begin[1]) * max(0, total - done) / (done - begin[0])
+                    remaining = (now - begin[1]) * max(0, total - done) / (done - begin[0])
                     what = "batches" if unit == "batches" else "updates"
-                    show(f"{done:,} of {total:,} {what}, {duration(left)} left", not watched)
+                    show(f"{done:,} of {total:,} {what}, {duration(remaining)} left", not watched)
     if watched and begin:
         print()
 

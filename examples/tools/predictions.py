@@ -78,7 +78,7 @@ def row_of(tokens: Sequence[str], weights: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
+def selected_words(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
     """How many words are selected, and which ones, for each true label of the rows."""
     chosen, words = (
         sum(map(count, rows)) / len(rows)
@@ -134,7 +134,7 @@ def main(arguments: list[str] | None = None) -> None:
     with one_sentence():
         if options.command == "words":
             rows = [json.loads(line) for line in lines_of(options.predictions)]
-            print(told(rows, lines_of(options.labels)))
+            print(selected_words(rows, lines_of(options.labels)))
         elif options.command == "speed":
             print("model\texamples a second of processor time")
             found = speeds(options.data, options.checkpoints)

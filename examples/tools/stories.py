@@ -101,5 +101,5 @@ if __name__ == "__main__":
     text, cnn, dailymail, *of_splits = map(Path, sys.argv[1:])
     with one_sentence():
         splits = dict(zip(("train", "valid", "test"), of_splits, strict=True))
-        for said in write_splits(text, (cnn, dailymail), splits):
-            print(said)
+        for message in write_splits(text, (cnn, dailymail), splits):
+            print(message)

@@ -53,7 +53,7 @@ def aligned_in_time(ids: Path, alignment: Path) -> Iterator[tuple[int, int]]:
     films: dict[bytes, int] = {}
     with ids.open("rb") as lines:
         for number, line in enumerate(lines):
-            source, target, left, right = line.rstrip(b"\n").split(b"\t")
+            source, target, remaining, right = line.rstrip(b"\n").split(b"\t")
             while documents != (source, target):
                 documents, links = next(groups, (None, {}))
                 if documents is None:
@@ -61,7 +61,7 @@ def aligned_in_time(ids: Path, alignment: Path) -> Iterator[tuple[int, int]]:
                         f"the alignment {alignment.name} does not have the documents "
                         f"{source.decode()} and {target.decode()}, or not in this order"
                     )
-            if links.get(left + b";" + right, 0.0) >= OVERLAP:
+            if links.get(remaining + b";" + right, 0.0) >= OVERLAP:
                 film = source.rpartition(b"/")[0]
                 yield number, films.setdefault(film, len(films))
 
@@ -97,8 +97,8 @@ def assign(lines: Sequence[int], films: Sequence[int], sizes: dict[str, int]) ->
     order = list(pairs_of)
     source.shuffle(order)
     held: dict[int, str] = {}
-    left = {"valid": sizes["valid"], "test": sizes["test"]}
-    for split, count in left.items():
+    remaining = {"valid": sizes["valid"], "test": sizes["test"]}
+    for split, count in remaining.items():
         while count > 0:
             if not order:
                 raise ValueError(f"the corpus is too small for {split}={sizes[split]} pairs")
@@ -111,8 +111,8 @@ def assign(lines: Sequence[int], films: Sequence[int], sizes: dict[str, int]) ->
         split = held.get(film, "train")
         if split == "train":
             rest.append(line)
-        elif left[split]:
-            left[split] -= 1
+        elif remaining[split]:
+            remaining[split] -= 1
             chosen[line] = split
     if len(rest) > sizes["train"]:
         rest = array("q", source.sample(rest, sizes["train"]))

@@ -16,8 +16,8 @@ def shown(path: Path) -> str:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     columns = enumerate(zip(*rows[1:], strict=True))
-    left = [place for place, cells in columns if not any(x[:1].isdigit() for x in cells)]
-    return text_table(rows, [0, *left])
+    text_columns = [place for place, cells in columns if not any(x[:1].isdigit() for x in cells)]
+    return text_table(rows, [0, *text_columns])
 
 
 if __name__ == "__main__":

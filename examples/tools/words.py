@@ -30,8 +30,8 @@ def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
     from sacremoses import MosesTokenizer
 
     tokenize = MosesTokenizer(lang=language).tokenize
-    kept = [re.escape(text) for text in keep] or None
-    return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=kept)
+    protected = [re.escape(text) for text in keep] or None
+    return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=protected)
 
 
 class Cut(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairseq_entmax.analysis import start_and_end
+from fairseq_entmax.analysis import head_order
 from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.models.checkpoint_model import SavedModel
 from fairseq_entmax.text_table import text_table
@@ -56,8 +56,8 @@ def model_values(model: SavedModel) -> list[LayerValues]:
     return rows
 
 
-def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
-    """For each kind of value that is learned, in a line, how far its heads follow their start."""
+def rank_correlations(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
+    """For each kind of value that is learned, in a line, how far its heads follow their initial order."""
     update = updates_of(model.state)
     lines = {}
     for name in dict.fromkeys(name for row in rows for name in row.learned):
@@ -66,10 +66,10 @@ def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
             if name in row.learned:
                 present.setdefault(row.attention, {})[str(row.layer)] = row.values[name]
         try:
-            compared = start_and_end.of_checkpoint(model.path, name, update, present)
-            lines[name] = start_and_end.as_text(compared)
+            compared = head_order.of_checkpoint(model.path, name, update, present)
+            lines[name] = head_order.as_text(compared)
         except (OSError, ValueError) as error:
-            lines[name] = f"{start_and_end.TITLE}: unknown, {error}"
+            lines[name] = f"{head_order.TITLE}: unknown, {error}"
     return lines
 
 
@@ -128,7 +128,7 @@ def _table(rows: list[LayerValues], name: str) -> str:
     widest = max(map(len, cells))
     titles = ["attention", "layer", "mapping", *(f" head {n}" for n in range(widest - 3))]
     table = [titles, *(one + [""] * (widest - len(one)) for one in cells)]
-    lines = [title, text_table(table, left=(0, 2))]
+    lines = [title, text_table(table, left_aligned=(0, 2))]
     if brackets:
         lines.append("in brackets: fixed")
     if learned:

@@ -4,7 +4,7 @@
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
 from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate, register_gate
-from fairseq_entmax.attention.heads import attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attention.heads import attention_modules, every_attention, give_heads
 from fairseq_entmax.attention.masks import mark_future_mask
 from fairseq_entmax.attention.multihead import MultiheadAttention
 from fairseq_entmax.attention.pruning_state import PruningState
@@ -22,9 +22,9 @@ __all__ = [
     "PruningState",
     "SubsetGate",
     "attention_modules",
+    "every_attention",
     "give_heads",
     "mark_future_mask",
     "register_gate",
     "scriptable",
-    "transformer_layers",
 ]

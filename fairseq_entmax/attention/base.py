@@ -40,12 +40,12 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         embed_dim: int,
         num_heads: int,
         mapping: Mapping | None,
-        kept_heads: int | None = None,
+        remaining_heads: int | None = None,
         gate: Gate | None = None,
         **options: Any,
     ) -> None:
         super().__init__(embed_dim, num_heads, **options)
-        number = num_heads if kept_heads is None else kept_heads
+        number = num_heads if remaining_heads is None else remaining_heads
         noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
         self._take(Heads(number, mapping, gate), *noise)
 

@@ -25,13 +25,13 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
     Yields:
         (one of the three names, layer from 0, module).
     """
-    for attention, number, layer, name in transformer_layers(model):
+    for attention, number, layer, name in every_attention(model):
         module = getattr(layer, name)
         if isinstance(module, MultiheadAttention):
             yield attention, number, module
 
 
-def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
+def every_attention(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
     """Every attention of any model of fairseq's, its layer and its name there.
 
     Layers of an encoder or a decoder are numbered in their order.

@@ -87,7 +87,7 @@ class HypothesesCache(Cache):
 
     def __init__(self, key: Tensor, value: Tensor, epsilon: Tensor) -> None:
         self._key, self._value, self.epsilon = key, value, epsilon
-        self._origins = _own_places(key)
+        self._origins = _origins_of(key)
         self._number = key.size(2)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -110,7 +110,7 @@ class HypothesesCache(Cache):
         self._key, self._value = (_place(one, places, room) for one in old)
         self._key[:, :, :number] = old[0][:, :, :number]
         self._value[:, :, :number] = old[1][:, :, :number]
-        origins = _own_places(self._key)
+        origins = _origins_of(self._key)
         if not moves:
             origins[:, :number] = self._origins[:, :number]
         self._origins = origins
@@ -134,6 +134,6 @@ def _place(like: Tensor, places: int, room: int) -> Tensor:
     return by_position.view(room, places, heads, head_dim).permute(1, 2, 0, 3)
 
 
-def _own_places(key: Tensor) -> Tensor:
+def _origins_of(key: Tensor) -> Tensor:
     places = torch.arange(key.size(0), dtype=torch.int32, device=key.device)
     return places[:, None].repeat(1, key.size(2))

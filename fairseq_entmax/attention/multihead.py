@@ -31,7 +31,7 @@ class MultiheadAttention(AttentionWithHeads):
             ``embed_dim / num_heads`` dimensions.
         mapping: scores ``(batch, heads, queries, keys)`` to probabilities; None where
             there are no heads.
-        kept_heads: number of heads that there are, 0 to ``num_heads``; None for all.
+        remaining_heads: number of heads that there are, 0 to ``num_heads``; None for all.
         gate: multiplies the output of each head; None for no gates.
         **options: those of fairseq's ``MultiheadAttention``.
 

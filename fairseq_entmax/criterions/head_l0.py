@@ -197,8 +197,8 @@ def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
     if stock_name is None:
         return dict(settings)
     names = {option.name for option in fields(CRITERION_DATACLASS_REGISTRY[stock_name])}
-    kept = {name: value for name, value in settings.items() if name in names}
-    return {**kept, "_name": stock_name}
+    stock_settings = {name: value for name, value in settings.items() if name in names}
+    return {**stock_settings, "_name": stock_name}
 
 
 LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)

@@ -27,6 +27,7 @@ from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.fairseq_patches import (
     adam,
     archives,
+    atomic_copies,
     bleu_counts,
     checked_trainer,
     error_sentences,
@@ -41,7 +42,6 @@ from fairseq_entmax.fairseq_patches import (
     perplexity,
     rising_alpha,
     unread_weights,
-    whole_copies,
 )
 from fairseq_entmax.fairseq_patches.exact_search import counts
 from fairseq_entmax.fairseq_patches.replacing import replace, replace_in
@@ -92,7 +92,7 @@ def install() -> None:
     replace(utils, "multi_tensor_total_norm", adam.norm_at_once)
     utils.multi_tensor_l2norm_available = True
     replace(FastaDataset, "_build_index", fasta.refuse)
-    replace(PathManager, "copy", whole_copies.copy_whole)
+    replace(PathManager, "copy", atomic_copies.copy_whole)
     replace(TranslationTask, "reduce_metrics", bleu_counts.log_no_arrays)
     opening = error_sentences.refuse_checkpoint, moved_checkpoints.forget_folder
     replace(checkpoint_utils, "load_checkpoint_to_cpu", *opening)

@@ -115,11 +115,11 @@ def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
 
 
 @functools.cache
-def _usable(name: str, part: str, device: torch.device, is_asked: bool) -> Any:
+def _usable(name: str, part: str, device: torch.device, is_requested: bool) -> Any:
     """The module of a kernel's part; None, or an error where it is asked for, if it cannot run."""
     kernel = KERNELS[name]
     missing = kernel.missing(device)
-    if missing and is_asked:
+    if missing and is_requested:
         raise NoKernelError(
             f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which does without it"
         )

@@ -87,17 +87,17 @@ class Backend(NamedTuple):
 
     Attributes:
         forward: of :class:`Inputs` and whether a backward pass will follow: the output, and tensors
-            that are kept for it.
-        backward: of :class:`Inputs`, the output, what was kept, its gradient, and which gradients
+            that are saved for it.
+        backward: of :class:`Inputs`, the output, what was saved, its gradient, and which gradients
             are wanted: those of query, key, value and epsilon.
         needs_output: whether ``backward`` reads the output.
-        takes_joined: whether it takes heads side by side, and gives them so.
+        supports_joined: whether it takes heads side by side, and gives them so.
     """
 
     forward: Callable[[Inputs, bool], tuple[Tensor, Sequence[Tensor]]]
     backward: Callable[..., Sequence[Tensor | None]]
     needs_output: bool = False
-    takes_joined: bool = False
+    supports_joined: bool = False
 
 
 def attention(
@@ -130,40 +130,40 @@ def attention(
 
 
 def _forward(backend: Backend, inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    if backend.takes_joined or inputs.heads is None:
+    if backend.supports_joined or inputs.heads is None:
         return backend.forward(inputs, keeps)
-    output, kept = backend.forward(inputs.apart(), keeps)
-    return join_heads(output), kept
+    output, saved = backend.forward(inputs.apart(), keeps)
+    return join_heads(output), saved
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, backend: Backend, *arguments: Any) -> Tensor:
         inputs = Inputs(*arguments)
-        output, kept = _forward(backend, inputs, True)
+        output, saved = _forward(backend, inputs, True)
         settings = inputs.settings
         epsilon, ctx.number = functions.as_tensor(inputs.epsilon)
         ctx.backend, ctx.settings, ctx.heads = backend, settings, inputs.heads
         ctx.save_for_backward(
             *(*inputs[:3], epsilon, *settings[:2], settings.seed),
-            *(output if backend.needs_output else None, *kept),
+            *(output if backend.needs_output else None, *saved),
         )
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, padding, mask, seed, output, *kept = ctx.saved_tensors
+        query, key, value, epsilon, padding, mask, seed, output, *saved = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
         epsilon = ctx.number if epsilon is None else epsilon
         inputs = Inputs(query, key, value, epsilon, settings, ctx.heads)
         backend, heads, wanted = ctx.backend, ctx.heads, ctx.needs_input_grad[1:5]
         if torch.is_grad_enabled():
             grads = _gradients_with_graph(inputs, grad, wanted)
-        elif backend.takes_joined or heads is None:
-            grads = backend.backward(inputs, output, kept, grad, wanted)
+        elif backend.supports_joined or heads is None:
+            grads = backend.backward(inputs, output, saved, grad, wanted)
         else:
             output = None if output is None else split_heads(output, heads)
-            apart = inputs.apart(), output, kept, split_heads(grad, heads), wanted
+            apart = inputs.apart(), output, saved, split_heads(grad, heads), wanted
             *found, of_epsilon = backend.backward(*apart)
             grads = [*map(join_heads, found), of_epsilon]
         return None, *grads, None, None

@@ -25,7 +25,7 @@ def new_seed() -> Tensor:
     return torch.randint(2**63 - 1, (1,), dtype=torch.int64)
 
 
-def least_kept(dropout: float) -> int:
+def least_word(dropout: float) -> int:
     """The least word, of 32 bits, whose weight stays."""
     return min(round(dropout * 2**32), _WORD)
 
@@ -34,7 +34,7 @@ def factors(sizes: tuple[int, ...], dropout: float, seed: Tensor, device: torch.
     """What weights are multiplied by, 0 or 1 / (1 - dropout): float32 of these sizes."""
     numbers = torch.arange(sizes[0] * sizes[1] * sizes[2] * sizes[3], device=device)
     words = first_words(numbers, seed.to(device)).view(sizes)
-    return (words >= least_kept(dropout)).to(torch.float32) / (1 - dropout)
+    return (words >= least_word(dropout)).to(torch.float32) / (1 - dropout)
 
 
 def first_words(numbers: Tensor, seed: Tensor) -> Tensor:

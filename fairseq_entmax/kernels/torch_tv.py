@@ -77,8 +77,8 @@ def _clipped_sums(steps: Tensor, level: Tensor, starts: Tensor) -> Tensor:
     add = steps
     low = (-level).expand_as(steps)
     high = level.expand_as(steps)
-    at_start = steps.maximum(low).minimum(high)
-    low, high = torch.where(starts, at_start, low), torch.where(starts, at_start, high)
+    first = steps.maximum(low).minimum(high)
+    low, high = torch.where(starts, first, low), torch.where(starts, first, high)
     reach = 1
     while reach < steps.size(-1):
         least, most = low[..., reach:], high[..., reach:]

@@ -26,7 +26,7 @@ from fairseq_entmax.mappings.structured import check_gamma
 Number = TypeVar("Number", float, Tensor, float | Tensor)
 Generator = torch.Generator | None
 
-TEMPERATURE, START = "temperature", "temperature_init"
+TEMPERATURE, INITIAL = "temperature", "temperature_init"
 # How far one learned value reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
 SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
@@ -170,7 +170,7 @@ class Mapping(nn.Module):
 
     def _is_of_forward(self, method: str) -> bool:
         mapping_class: Any = type(self)
-        return "forward" not in self.__dict__ and _is_owner(
+        return "forward" not in self.__dict__ and _is_forward_beside(
             mapping_class, mapping_class.forward, method
         )
 
@@ -192,9 +192,9 @@ class Mapping(nn.Module):
         """Store by our own factors what a state dict has of our parameters, under this prefix."""
         for path, part in self.named_modules():
             if isinstance(part, Mapping):
-                part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
+                part._convert_parameters(state_dict, f"{prefix}{path}." if path else prefix)
 
-    def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
+    def _convert_parameters(self, state_dict: dict[str, Any], prefix: str) -> None:
         names = [name for name, parameter in self._parameters.items() if parameter is not None]
         if names:
             factors.convert(state_dict, prefix, names, self.lr_factor)
@@ -209,14 +209,14 @@ class Mapping(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        self._convert_own(state_dict, prefix)
+        self._convert_parameters(state_dict, prefix)
         if self.rise is None:
             state_dict.pop(f"{prefix}{RISE}.updates", None)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 @functools.cache
-def _is_owner(mapping_class: Any, forward: Any, method: str) -> bool:
+def _is_forward_beside(mapping_class: Any, forward: Any, method: str) -> bool:
     """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
     owner = next(base for base in mapping_class.__mro__ if method in vars(base))
     return forward is owner.forward
@@ -235,10 +235,10 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, START, WARMUP)
-    # Numbers that may be learned to their parameters; text parameters of a start to these numbers
+    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, INITIAL, WARMUP)
+    # Numbers that may be learned to their parameters; text parameters of initial values to the numbers
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
-    start_of: ClassVar[dict[str, str]] = {START: TEMPERATURE}
+    init_of: ClassVar[dict[str, str]] = {INITIAL: TEMPERATURE}
     # from_text, but for what all mappings have, with so many of each number that is learned
     of_text: ClassVar[Callable[..., Any]]
     fixed_temperature = 1.0
@@ -251,7 +251,7 @@ class OfHeads(Mapping):
         given = parameters.get(TEMPERATURE, 1.0)
         fixed = number_or_learned(given, TEMPERATURE, check_gamma)
         if fixed is None:
-            start = math.log(check_gamma(parameters.get(START, 1.0), START))
+            start = math.log(check_gamma(parameters.get(INITIAL, 1.0), INITIAL))
             mapping.log_temperature = nn.Parameter(torch.full((count,), start / mapping.lr_factor))
             mapping._save_factor()
         else:
@@ -279,15 +279,15 @@ class OfHeads(Mapping):
         mapping = cls.from_text(parameters, 1, torch.Generator())
         learned, numbers = mapping.learned, mapping.numbers()
         fixed = {name: f"{name}={numbers[name]:g}" for name in numbers if name not in learned}
-        for start, name in cls.start_of.items():
-            if start in parameters and name not in learned:
+        for init, name in cls.init_of.items():
+            if init in parameters and name not in learned:
                 what = f"{name}={LEARNED}: write both, or neither"
                 if name in fixed:
                     what = f"a value of {name} that is learned, and {fixed[name]} is fixed: leave one out"
-                raise ValueError(f"{start} is for {what}")
+                raise ValueError(f"{init} is for {what}")
         for option in ("share", LR_FACTOR):
             if option in parameters and not learned:
-                texts = [fixed[name] for name in cls.start_of.values() if name in fixed]
+                texts = [fixed[name] for name in cls.init_of.values() if name in fixed]
                 verb = "is" if len(texts) == 1 else "are"
                 raise ValueError(
                     f"{option} is for what is learned, and {' and '.join(texts)} {verb} fixed: "

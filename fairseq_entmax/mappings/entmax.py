@@ -71,7 +71,7 @@ class Entmax(OfHeads):
     )
     _stored: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
     parameter_of: ClassVar = {**_stored, **OfHeads.parameter_of}
-    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR, **OfHeads.start_of}
+    init_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR, **OfHeads.init_of}
 
     def __init__(
         self,

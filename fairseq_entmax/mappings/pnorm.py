@@ -46,7 +46,7 @@ class SqPNormMax(OfHeads):
 
     text_parameters = ("p", "p_init", "gamma", *OfHeads.text_parameters)
     parameter_of: ClassVar = {"p": "p_logit", **OfHeads.parameter_of}
-    start_of: ClassVar = {"p_init": "p", **OfHeads.start_of}
+    init_of: ClassVar = {"p_init": "p", **OfHeads.init_of}
 
     def __init__(
         self,

@@ -139,19 +139,19 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            of_start = options_of_initial_checkpoint(prepared)
-            if of_start:
-                start, text = initial_checkpoint_of(prepared), config.as_arguments(of_start)
-                logger.info("the heads of each layer are those of %s: %s", start, text)
-            vars(prepared).update(of_start)
+            initial = options_of_initial_checkpoint(prepared)
+            if initial:
+                path, text = initial_checkpoint_of(prepared), config.as_arguments(initial)
+                logger.info("the heads of each layer are those of %s: %s", path, text)
+            vars(prepared).update(initial)
             options = cls.attention_options_of(prepared)
-        saved = dict(of_start)
+        recorded = dict(initial)
         for feature in options.features.values():
-            saved.update(feature.saved())
-        vars(prepared).update(saved)
+            recorded.update(feature.recorded_options())
+        vars(prepared).update(recorded)
         if prepared is not args:
             with open_dict(args):
-                args.update(saved)
+                args.update(recorded)
         model = super().build_model(prepared, task)  # type: ignore[misc]
         model.take_features(options, prepared)
         return model

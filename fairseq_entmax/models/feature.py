@@ -32,7 +32,7 @@ class Feature:
     def attach(self, model: Any, args: Any) -> None:
         """Add what the feature is to a model that fairseq built."""
 
-    def saved(self) -> dict[str, Any]:
+    def recorded_options(self) -> dict[str, Any]:
         """Options that a checkpoint is to name, so that whoever loads it needs nothing else."""
         return {}
 

@@ -128,10 +128,10 @@ class _Learned:
         return [
             value
             for layer, values in self.values(attention).items()
-            for value, is_own in zip(
+            for value, changes in zip(
                 values, self.mappings[attention][int(layer)].changes(self._name), strict=True
             )
-            if is_own and value is not None
+            if changes and value is not None
         ]
 
     def log(self) -> None:

@@ -26,47 +26,47 @@ def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
     """
     path = initial_checkpoint_of(args)
     try:
-        start = read_model(path) if path is not None else None
+        initial = read_model(path) if path is not None else None
     except (OSError, ValueError):
-        start = None
-    if start is None or not start.is_pruned:
+        initial = None
+    if initial is None or not initial.is_pruned:
         return {}
     return {
-        **_mappings_of_start(args, start),
-        **heads_options(start.options.heads),
-        **_copy_of_start(args, start),
+        **_mappings_of(args, initial),
+        **heads_options(initial.options.heads),
+        **_copying_of(args, initial),
     }
 
 
-def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
-    if start.options.copy is None or getattr(args, "copy_heads", None) is None:
+def _copying_of(args: Any, initial: SavedModel) -> dict[str, str]:
+    if initial.options.copy is None or getattr(args, "copy_heads", None) is None:
         return {}
-    of_start, default, wanted = start.options.copy, Copying.read(None), Copying.read(args)
-    same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
+    copying, default, wanted = initial.options.copy, Copying.read(None), Copying.read(args)
+    same_layer = copying.layer, copying.layer - len(initial.options.heads[CROSS])
     if wanted.copy_layer not in (default.copy_layer, *same_layer):
-        return {}  # another layer, whose heads are as they are numbered in the start
-    options: dict[str, str] = of_start.arguments(of_start.heads)
-    if wanted.heads not in (default.heads, of_start.heads):
+        return {}  # another layer, whose heads are as they are numbered in the checkpoint
+    options: dict[str, str] = copying.arguments(copying.heads)
+    if wanted.heads not in (default.heads, copying.heads):
         raise ValueError(
-            f"--copy-heads {','.join(map(str, wanted.heads))}: {start.path} was pruned, and copies by "
+            f"--copy-heads {','.join(map(str, wanted.heads))}: {initial.path} was pruned, and copies by "
             f"{options['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
-            f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
+            f"there are too, as 'fairseq-entmax prune {initial.path} --print-config' prints it"
         )
     if wanted.copy_mapping is not None:
         options.pop("copy_mapping", None)
     return options
 
 
-def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
+def _mappings_of(args: Any, initial: SavedModel) -> dict[str, str]:
     text = getattr(args, "attn_mapping", None)
-    if text != start.args.attn_mapping or not any(
+    if text != initial.args.attn_mapping or not any(
         isinstance(spec, HeadsSpec) for spec in values.parse_mapping_option(text)
     ):
         return {}
-    of_start = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
+    mappings = {option: getattr(initial.args, option, None) for option in MAPPING_OPTIONS.values()}
     return {
         option: values.mapping_text(value)
-        for option, value in of_start.items()
+        for option, value in mappings.items()
         if value is not None and getattr(args, option, None) is None
     }
 

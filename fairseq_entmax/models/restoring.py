@@ -39,10 +39,10 @@ class Restoring(nn.Module):
         What the checkpoint lacks keeps its starting value; the log names it.
         """
         if _places(state_dict) == _places(self.state_dict()):
-            # fairseq would take --encoder-layers-to-keep out of the layers kept once more
+            # fairseq would take --encoder-layers-to-keep out of the remaining layers once more
             model_cfg = args = None
         elif model_cfg is not None:
-            state_dict, model_cfg = _layers_kept(state_dict, model_cfg), None
+            state_dict, model_cfg = _remaining_layers(state_dict, model_cfg), None
         if getattr(self, "output_rise", None) is None:
             state_dict.pop("output_rise.updates", None)
         with compat.stopping_command():
@@ -142,7 +142,7 @@ def _has_other_factors(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
     return False
 
 
-def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
+def _remaining_layers(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
     """A state dict without the layers that ``--encoder-layers-to-keep`` and its like leave out.
 
     Where only one of encoder and decoder has such an option, fairseq drops all layers of the other.

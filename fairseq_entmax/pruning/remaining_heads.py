@@ -24,28 +24,28 @@ Mappings = dict[str, list[LayerSpec]]
 class RemainingHeads(NamedTuple):
     """The heads that remain."""
 
-    of_attentions: list[tuple[list[int], list[float]]]  # the heads kept, and the gates of all
+    of_attentions: list[tuple[list[int], list[float]]]  # the remaining heads, and the gates of all
     counts: HeadCounts
-    mappings: Mappings  # as of mappings_apart, of the heads kept
+    mappings: Mappings  # as of mappings_apart, of the remaining heads
     copy: dict[str, str]  # options of the copy
 
 
 def remaining_heads(model: SavedModel, heads: Collection[Head]) -> RemainingHeads:
-    """The heads that are left without the closed ones and ``heads``."""
-    remaining = RemainingHeads([], head_counts(model), mappings_apart(model), {})
+    """The heads that remain without the closed ones and ``heads``."""
+    result = RemainingHeads([], head_counts(model), mappings_apart(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
         gates = model.gates(attention)
-        kept = [
+        remaining = [
             head for head, gate in enumerate(gates) if gate > 0 and Head(*place, head) not in heads
         ]
-        remaining.of_attentions.append((kept, gates))
-        remaining.counts[place[0]][place[1]] = len(kept)
-        if place[0] in remaining.mappings and attention.heads:
-            remaining.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
+        result.of_attentions.append((remaining, gates))
+        result.counts[place[0]][place[1]] = len(remaining)
+        if place[0] in result.mappings and attention.heads:
+            result.mappings[place[0]][place[1]] = attention.mapping.keep_heads(remaining)
         if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
-            remaining.copy.update(_copy_of_kept(model, kept))
-    return remaining
+            result.copy.update(_copy_of_remaining(model, remaining))
+    return result
 
 
 def head_counts(model: SavedModel) -> HeadCounts:
@@ -67,17 +67,17 @@ def mappings_apart(model: SavedModel) -> Mappings:
     return apart
 
 
-def _copy_of_kept(model: SavedModel, kept: list[int]) -> dict[str, str]:
+def _copy_of_remaining(model: SavedModel, remaining: list[int]) -> dict[str, str]:
     """The options of the copy of a model with these heads in the layer that it copies by."""
     copy = model.options.copy
     assert copy is not None
-    gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in kept]
+    gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in remaining]
     if gone:
         raise ValueError(
             f"{model.path} copies by {', '.join(gone)}, without which it would copy by another "
             f"distribution, or not at all: leave it out of --heads, or --keep more"
         )
-    arguments: dict[str, str] = copy.arguments([kept.index(head) for head in copy.heads])
+    arguments: dict[str, str] = copy.arguments([remaining.index(head) for head in copy.heads])
     return arguments
 
 

@@ -124,22 +124,22 @@ def _prune(
     weights = {
         key: value for key, value in state["model"].items() if not key.startswith("pruning_state.")
     }
-    remaining = remaining_heads(model, heads)
+    result = remaining_heads(model, heads)
     between: dict[Head, float] = {}
-    for attention, (kept, gates) in zip(model.attentions, remaining.of_attentions, strict=True):
+    for attention, (remaining, gates) in zip(model.attentions, result.of_attentions, strict=True):
         place = (attention.attention, attention.layer)
-        between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
-        cut = _cut(model, attention, kept, gates)
+        between |= {Head(*place, head): gates[head] for head in remaining if gates[head] < 1}
+        cut = _cut(model, attention, remaining, gates)
         gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
         weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
-        if not kept and attention.heads and _norms_before(model, attention):
+        if not remaining and attention.heads and _norms_before(model, attention):
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
     options = {
-        **heads_options(remaining.counts),
-        **mapping_options(remaining.mappings),
-        **remaining.copy,
+        **heads_options(result.counts),
+        **mapping_options(result.mappings),
+        **result.copy,
     }
     pruned = {
         **state,
@@ -154,14 +154,14 @@ def _prune(
     before, after = size_of(state["model"], shared), size_of(weights, shared)
     report = PruningReport(
         heads_before=head_counts(model),
-        heads_after=remaining.counts,
+        heads_after=result.counts,
         parameters_before=before[0],
         parameters_after=after[0],
         weight_bytes_before=before[1],
         weight_bytes_after=after[1],
         undecided=between,
-        mappings_after=remaining.mappings,
-        copy_after=remaining.copy,
+        mappings_after=result.mappings,
+        copy_after=result.copy,
     )
     return pruned, report
 
@@ -169,8 +169,8 @@ def _prune(
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
     """The heads of each layer of a checkpoint, of one with gates those that are not closed; and what
     :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
-    remaining = remaining_heads(read_model(path), ())
-    return remaining.counts, remaining.mappings, remaining.copy
+    result = remaining_heads(read_model(path), ())
+    return result.counts, result.mappings, result.copy
 
 
 def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
@@ -179,7 +179,7 @@ def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
 
 
 def _cut(
-    model: SavedModel, attention: SavedAttention, kept: list[int], gates: list[float]
+    model: SavedModel, attention: SavedAttention, remaining: list[int], gates: list[float]
 ) -> dict[str, Tensor]:
     """The weights of an attention with these of its heads, each times its gate."""
     weights = {
@@ -187,7 +187,7 @@ def _cut(
     }
     if attention.heads == 0:
         return weights
-    if not kept:
+    if not remaining:
         return {name: weights[name] for name in ("out_proj.bias",) if name in weights}
     if "q_proj.weight" not in weights:
         raise ValueError(
@@ -195,44 +195,44 @@ def _cut(
             f"damaged, and cannot be pruned"
         )
     unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
-    if unknown and len(kept) < attention.heads:
+    if unknown and len(remaining) < attention.heads:
         raise ValueError(
             f"{model.path} has {attention.path}.{unknown[0]}, of which prune does not know what is of "
             f"which head: keep all {attention.heads} heads of this layer"
         )
     head_dim = weights["q_proj.weight"].size(0) // attention.heads
-    rows = torch.cat([torch.arange(head * head_dim, (head + 1) * head_dim) for head in kept])
+    rows = torch.cat([torch.arange(head * head_dim, (head + 1) * head_dim) for head in remaining])
     for name in (f"{part}_proj.{kind}" for part in "qkv" for kind in ("weight", "bias")):
         if name in weights:
             weights[name] = weights[name][rows].clone()
     output = weights["out_proj.weight"]
-    if any(gates[head] < 1 for head in kept):
+    if any(gates[head] < 1 for head in remaining):
         # In float32 also in a half precision checkpoint: rounded, the scores would be others
-        factors = torch.tensor([gates[head] for head in kept]).repeat_interleave(head_dim)
+        factors = torch.tensor([gates[head] for head in remaining]).repeat_interleave(head_dim)
         in_full = output if output.dtype == torch.float64 else output.float()
         weights["out_proj.weight"] = in_full[:, rows] * factors
     else:
         weights["out_proj.weight"] = output[:, rows].clone()
     others = {name: value for name, value in weights.items() if not name.startswith("mapping.")}
-    return {**others, **_cut_mapping(model, attention, kept)}
+    return {**others, **_cut_mapping(model, attention, remaining)}
 
 
 def _cut_mapping(
-    model: SavedModel, attention: SavedAttention, kept: list[int]
+    model: SavedModel, attention: SavedAttention, remaining: list[int]
 ) -> dict[str, Tensor]:
     """What is saved of the mapping of an attention with these of its heads."""
     saved = attention.part("mapping")
     mapping = model.mapping(attention)
     assert mapping is not None
-    mapping.keep_heads(kept)
-    remaining: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
-    defaults = model.options.mapping_defaults
-    wanted = attention.mapping.keep_heads(kept).build(len(kept), defaults=defaults).state_dict()
-    values = remaining.state_dict()
+    mapping.keep_heads(remaining)
+    smaller: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
+    spec, defaults = attention.mapping.keep_heads(remaining), model.options.mapping_defaults
+    wanted = spec.build(len(remaining), defaults=defaults).state_dict()
+    values = smaller.state_dict()
     if any(value.shape != values[name].shape for name, value in wanted.items()):
         raise ValueError(
-            f"the mapping {attention.mapping} cannot be pruned to {len(kept)} heads: keep_heads of "
-            f"{type(mapping).__name__} has to leave of its parameters what one of so many heads has"
+            f"the mapping {attention.mapping} cannot be pruned to {len(remaining)} heads: keep_heads "
+            f"of {type(mapping).__name__} has to leave of its parameters what one of so many heads has"
         )
     if not saved:
         return {}

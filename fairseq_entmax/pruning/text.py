@@ -31,7 +31,7 @@ def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:
         ("bytes of the file", bytes_before, bytes_after),
     )
     rows += [(name, f"{before:,}", f"{after:,}", "") for name, before, after in sizes]
-    table = text_table(rows, left=(0, 3))
+    table = text_table(rows, left_aligned=(0, 3))
     for attention, after in report.heads_after.items():
         if sum(report.heads_before[attention]) and not sum(after):
             table += f"\n{attention} lost all its heads; --keep {attention}=N keeps N of them"

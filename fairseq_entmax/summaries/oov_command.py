@@ -102,10 +102,10 @@ def _vocabulary(options: argparse.Namespace) -> None:
             file.write(f"{word} {count}\n".encode())
         for number in range(options.markers):
             file.write(f"{oov.marker(number)} 0\n".encode())
-    kept = min(options.words, len(counts))
-    covered = sum(count for _, count in counts.most_common(kept)) / counts.total()
+    written = min(options.words, len(counts))
+    covered = sum(count for _, count in counts.most_common(written)) / counts.total()
     print(
-        f"{kept} of {len(counts)} words ({covered:.2%} of the text) and {options.markers} "
+        f"{written} of {len(counts)} words ({covered:.2%} of the text) and {options.markers} "
         f"markers: {options.output}"
     )
 
@@ -142,16 +142,16 @@ def _restore(options: argparse.Namespace) -> None:
         counts = oov.restore(
             vocabulary, options.generated, options.source, options.cut_source, file
         )
-    said = "fairseq-entmax oov restore:"
+    program = "fairseq-entmax oov restore:"
     if lost := counts["lost"]:
         print(
-            f"{said} {lost} of {lost + counts['restored']} markers stand for no word of their "
+            f"{program} {lost} of {lost + counts['restored']} markers stand for no word of their "
             f"source, and are written as {oov.UNKNOWN}",
             file=sys.stderr,
         )
     if not counts["sources"]:
         print(
-            f"{said} {options.generated} has no lines S-…, so whether --source {options.source} "
+            f"{program} {options.generated} has no lines S-…, so whether --source {options.source} "
             f"is its text could not be compared",
             file=sys.stderr,
         )

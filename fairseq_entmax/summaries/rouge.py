@@ -103,15 +103,15 @@ class Rouge:
     def _text(self, text: str) -> str:
         """A text as rouge-score takes it: cut, and with a sentence a line."""
         sentences = _split(text.replace("\n", " "), self.options.sentences)
-        left = self.options.max_bytes
-        if left is None:
+        remaining = self.options.max_bytes
+        if remaining is None:
             return "\n".join(sentences)
-        kept = []
+        cut = []
         for sentence in sentences:
-            encoded = sentence.encode()[:left]
-            left -= len(encoded)
-            kept.append(encoded.decode(errors="ignore"))  # a letter that is cut through goes
-        return "\n".join(kept)
+            encoded = sentence.encode()[:remaining]
+            remaining -= len(encoded)
+            cut.append(encoded.decode(errors="ignore"))  # a letter that is cut through goes
+        return "\n".join(cut)
 
 
 def score_documents(

@@ -111,7 +111,7 @@ def _scored(options: argparse.Namespace) -> dict[str, Any]:
     references = [list(read_lines(path)) for path in options.reference]
     paths = [options.generated, *([] if options.compare is None else [options.compare])]
     systems = [_summaries(options, path, references) for path in paths]
-    empty = [_told_if_odd(rouge, path, texts) for path, texts in zip(paths, systems, strict=True)]
+    empty = [_warn_if_odd(rouge, path, texts) for path, texts in zip(paths, systems, strict=True)]
     scores = [_scores(rouge, texts, references) for texts in systems]
     document: dict[str, Any] = {
         "documents": len(systems[0]),
@@ -164,7 +164,7 @@ def _summaries(
     return summaries
 
 
-def _told_if_odd(rouge: Rouge, path: str, summaries: Sequence[str]) -> int:
+def _warn_if_odd(rouge: Rouge, path: str, summaries: Sequence[str]) -> int:
     """Tell what is scored, but is likely not meant; how many summaries are empty."""
     empty = sum(map(rouge.is_empty, summaries))
     marked = sum(MARKER.search(text) is not None for text in summaries)

@@ -167,7 +167,7 @@ def _processor() -> str:
     return next(names, platform.processor())
 
 
-def said(facts: dict[str, Any]) -> str:
+def machine_line(facts: dict[str, Any]) -> str:
     """A line of what :func:`machine` found."""
     on = facts.get("gpu") or f"{facts['processor']} ({facts['vectors']})"
     versions = f"fairseq-entmax {facts['fairseq_entmax']}, torch {facts['torch']}"

@@ -205,7 +205,7 @@ def main() -> None:
             f"{what}, MiB": (f"{what}_mib", ".0f"),
             f"{what}, MiB: ratio": (f"{what}_mib_ratio", ".2f"),
         }
-    print(f"{common.said(settings)}\n{common.table(rows_of(taken), columns)}")
+    print(f"{common.machine_line(settings)}\n{common.table(rows_of(taken), columns)}")
 
 
 if __name__ == "__main__":

@@ -78,20 +78,20 @@ def timed(name: str, run: Run, case: Case) -> dict[str, float]:
     return {"forward": middle - begin, "both": time.perf_counter() - middle}
 
 
-def kept_bytes(run: Run, case: Case) -> int:
+def saved_bytes(run: Run, case: Case) -> int:
     """What the graph keeps beside its inputs."""
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        saved[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         run(case.query, case.key, case.value)
     for tensor in case:
         if isinstance(tensor, Tensor):
-            kept.pop(tensor.data_ptr(), None)
-    return sum(kept.values())
+            saved.pop(tensor.data_ptr(), None)
+    return sum(saved.values())
 
 
 def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
         "keys": case.key.size(2),
         "density": (probs > 0).sum().item() / scores.isfinite().sum().item(),
         "error": error,
-        "kept": {name: kept_bytes(run, case) / probs.nbytes for name, run in runs.items()},
+        "kept": {name: saved_bytes(run, case) / probs.nbytes for name, run in runs.items()},
     }
 
 
@@ -210,7 +210,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     settings = {**common.machine(), **vars(options)}
-    print(common.said(settings), flush=True)
+    print(common.machine_line(settings), flush=True)
     rows: list[dict[str, Any]] = []
     for threads in options.threads:
         for make in cases(options):

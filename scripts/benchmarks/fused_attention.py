@@ -143,12 +143,12 @@ def errors(
 ) -> tuple[float, float]:
     """Largest error of output and gradient of the queries, in the first sentence."""
     narrow = [tensor.detach().requires_grad_() for tensor in inputs]
-    wide = [tensor[:1].detach().double().requires_grad_() for tensor in inputs]
-    output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*wide)
+    in_double = [tensor[:1].detach().double().requires_grad_() for tensor in inputs]
+    output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*in_double)
     output.backward(grad, retain_graph=True)
     truth.backward(grad[:1].double(), retain_graph=True)
     of_output = (output[:1].double() - truth).abs().max().item()
-    own, true = narrow[0].grad, wide[0].grad
+    own, true = narrow[0].grad, in_double[0].grad
     assert own is not None
     assert true is not None
     return of_output, (own[:1].double() - true).abs().max().item()
@@ -217,7 +217,7 @@ def main() -> None:
     if options.device == "cpu":  # read when Triton is first imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
     settings = {**common.machine(options.device), **vars(options)}
-    print(common.said(settings))
+    print(common.machine_line(settings))
     results: list[dict[str, Any]] = []
     for model, name, length in itertools.product(options.models, options.dtypes, options.lengths):
         rows = measure(*HEADS[model], length, DTYPES[name], options, options.device)

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from common import machine, said
+from common import machine, machine_line
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "scripts" / "benchmarks"
@@ -80,7 +80,7 @@ def parts() -> list[Part]:
     attention = "--device cuda --spread 1.5 --repeats 10"
     train = "--model iwslt_de_en --cuda --rounds 5 --updates 6"
     shipped = f"{{out}}/bible/data-bin {train} --max-tokens 4096"
-    wide = "--lengths 512 2048 128 --dtypes bf16"
+    large_heads = "--lengths 512 2048 128 --dtypes bf16"
     causal = "--causal --lengths 1024 --dtypes bf16 --models wmt_en_de"
     long = f"random:400x100 {train} --max-tokens 16000 --bf16 --query-scale 4"
     generation = "--device cuda --fp16"
@@ -89,7 +89,7 @@ def parts() -> list[Part]:
     return [
         # Without those that compile for a GPU of a kind, which takes minutes and needs none
         Part("tests", 220, tests(TESTS, "-m", "not compiles_only", "-n", processes)),
-        Part("attention", 120, benchmark("fused_attention", f"{attention} {wide}")),
+        Part("attention", 120, benchmark("fused_attention", f"{attention} {large_heads}")),
         Part("attention-causal", 60, benchmark("fused_attention", f"{attention} {causal}")),
         Part("mapping", 40, benchmark("mapping", "--device cuda")),
         Part("mapping-drawn", 40, benchmark("mapping", "--device cuda --drawn")),
@@ -161,11 +161,11 @@ def gather(chosen: list[Part], seconds: float, output: Path, heading: str) -> bo
     begin, share = time.monotonic(), 0.0
     for part in chosen:
         share += part.share / sum(one.share for one in chosen)
-        left = share * seconds - (time.monotonic() - begin)
-        print(f"==> {part.name}: at most {left:.0f} s", flush=True)
+        remaining = share * seconds - (time.monotonic() - begin)
+        print(f"==> {part.name}: at most {remaining:.0f} s", flush=True)
         log = output / f"{part.name}.log"
         log.write_text("", encoding="utf-8")
-        outcomes.append(run(part, output, left))
+        outcomes.append(run(part, output, remaining))
         print(f"    {outcomes[-1]}", flush=True)
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         printed = "\n".join(lines[-KEPT_LINES:])
@@ -211,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["TRITON_INTERPRET"] = "1"
     # So that a part that runs is ended, as by Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    is_done = gather(chosen, options.minutes * 60, output, said(machine(options.device)))
+    is_done = gather(chosen, options.minutes * 60, output, machine_line(machine(options.device)))
     print(f"\n{output / 'gpu.md'} has what was printed")
     return 0 if is_done else 1
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from attention_inputs import INDEPENDENT, QUERIES, Case, drawn
-from common import machine, positive, said, write_json
+from common import machine, machine_line, positive, write_json
 from cpu_attention import BMM, HERE, PASSES, SDPA, measure, shown
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
@@ -141,7 +141,7 @@ def main() -> None:
     report = json.loads(file.read_text(encoding="utf-8"))
     for figure in AXES:
         draw(report["results"], figure, options.output / f"growth_{figure}.svg")
-    print(f"{said(report['settings'])}\n\n{shown(report['results'], [*LABELS])}")
+    print(f"{machine_line(report['settings'])}\n\n{shown(report['results'], [*LABELS])}")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     settings = {**common.machine(options.device), **vars(options)}
-    print(f"{options.rows} rows of {options.keys} keys, {common.said(settings)}")
+    print(f"{options.rows} rows of {options.keys} keys, {common.machine_line(settings)}")
     results: list[dict[str, Any]] = []
     for kind in options.scores:
         rows = measure(kind, options)

@@ -174,7 +174,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     settings = {**common.machine(options.device), **vars(options)}
-    print(common.said(settings))
+    print(common.machine_line(settings))
     results: list[dict[str, Any]] = []
     for shape in options.shapes:
         if options.drawn:

@@ -109,8 +109,8 @@ def built_models(options: argparse.Namespace) -> dict[str, Translator]:
     batches = random_batches(task.source_dictionary, options)
     models = {}
     for name, part in (("all", 1.0), ("1/2", 0.5), ("1/4", 0.25), ("no", 0.0)):
-        kept = str(int(part * size["attention_heads"]))
-        counts = {f"{attention}_attn_heads": kept for attention in ATTENTIONS}
+        remaining = str(int(part * size["attention_heads"]))
+        counts = {f"{attention}_attn_heads": remaining for attention in ATTENTIONS}
         model = build("entmax_transformer", task, size, attn_mapping=options.mapping, **counts)
         models[f"{name} heads"] = Translator(model, task, batches, options)
     return models

@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--device", type=common.device, default="cpu")
     options = parser.parse_args()
     settings = {**common.machine(options.device), **vars(options)}
-    print(common.said(settings))
+    print(common.machine_line(settings))
     runs = contenders(options)
     results: list[dict[str, Any]] = []
     for shape in options.shapes:

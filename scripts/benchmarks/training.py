@@ -281,7 +281,7 @@ def main() -> None:
 
         rows = measure(options, rest, folder, write)
     write(models=rows)
-    print(f"{common.said(settings)}\nalpha-entmax runs on {kernel(on)}")
+    print(f"{common.machine_line(settings)}\nalpha-entmax runs on {kernel(on)}")
     for row in rows:
         keys = row["keys_with_weight"].items()
         row["keys"] = ", ".join(f"{kind} {number:.0f}" for kind, number in keys)

@@ -22,7 +22,7 @@ def sentences(weights, queries, keys):
     ]
 
 
-def said_of_targets(model, sample, pad=1):
+def target_log_probs(model, sample, pad=1):
     """Log-probabilities of each sentence's target, a sentence at a time and without padding."""
     for source, target in zip(sample["net_input"]["src_tokens"], sample["target"], strict=True):
         source, target = source[source != pad], target[target != pad]

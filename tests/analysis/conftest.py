@@ -22,9 +22,9 @@ def made_of(kind, **options):
 
     @pytest.fixture(scope="session")
     def folder(tmp_path_factory):
-        from tests.analysis.data_types import made
+        from tests.analysis.data_types import small
 
-        return getattr(made, kind)(tmp_path_factory.mktemp(kind), **options)
+        return getattr(small, kind)(tmp_path_factory.mktemp(kind), **options)
 
     return folder
 
@@ -40,10 +40,10 @@ def analysis_of(kind, task, *names, more=()):
 
     @pytest.fixture(scope="session")
     def analysed(request, tmp_path_factory):
-        from tests.analysis.data_types import made
+        from tests.analysis.data_types import small
 
         folder, output = request.getfixturevalue(kind), tmp_path_factory.mktemp(f"of-{kind}")
-        return made.analysed(folder, task, names, output, *more)
+        return small.analysed(folder, task, names, output, *more)
 
     return analysed
 

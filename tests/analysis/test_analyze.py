@@ -21,7 +21,7 @@ from fairseq_entmax.analysis import (
 )
 from fairseq_entmax.analysis.data import loading
 from fairseq_entmax.analysis.data.samples import samples
-from tests.analysis.data_types.made import built
+from tests.analysis.data_types.small import built
 from tests.analysis.test_models import alphas_of, save
 from tests.analysis.test_notebook import chained
 from tests.support import TINY

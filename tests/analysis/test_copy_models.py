@@ -21,8 +21,8 @@ from fairseq_entmax.analysis.data.generation import GeneratedDataset
 from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.ablation.test_command import write_data
-from tests.analysis.brute_force import said_of_targets
-from tests.analysis.data_types import made
+from tests.analysis.brute_force import target_log_probs
+from tests.analysis.data_types import small
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import batch, random_sentences
@@ -164,12 +164,12 @@ def test_the_gradient_is_that_of_the_mixture():
         head_relevance(model, sample)
 
     def losses():
-        return torch.stack([-said.mean() for said in said_of_targets(model, sample)])
+        return torch.stack([-log_probs.mean() for log_probs in target_log_probs(model, sample)])
 
     for attention, number, module in attention_modules(model):
         for head in range(module.num_heads):
             columns = module.out_proj.weight[:, 4 * head : 4 * head + 4]
-            expected = torch.tensor(made.slope(losses, columns, 1e-5), dtype=torch.float64)
+            expected = torch.tensor(small.slope(losses, columns, 1e-5), dtype=torch.float64)
             assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
 
 

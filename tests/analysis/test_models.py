@@ -8,7 +8,7 @@ import torch
 from fairseq_entmax.analysis.models import loaded as models
 from fairseq_entmax.analysis.models.loaded import load_model
 from fairseq_entmax.attention import attention_modules
-from tests.analysis.data_types.made import state_of
+from tests.analysis.data_types.small import state_of
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
 
 

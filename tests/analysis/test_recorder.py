@@ -29,9 +29,9 @@ def test_weights_of_every_head_are_those_that_fairseq_returns_and_change_no_resu
     encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
     for layer in range(2):
         assert not recorded["cross"][layer].requires_grad
-        asked = {"alignment_layer": layer, "alignment_heads": 4}
+        requested = {"alignment_layer": layer, "alignment_heads": 4}
         previous = net_input["prev_output_tokens"]
-        _, extra = model.decoder(previous, encoder_out=encoder_out, **asked)
+        _, extra = model.decoder(previous, encoder_out=encoder_out, **requested)
         # fairseq returns the mean over heads
         mean = recorded["cross"][layer].mean(dim=1)
         assert torch.allclose(extra["attn"][0], mean, atol=1e-6)

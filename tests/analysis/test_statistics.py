@@ -189,9 +189,9 @@ def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
                     asks = [token in ASKING and token % 3 > 0 for token in tokens]
                     asking[tokens[place]] += [weight for i, weight in rows if asks[i]]
         for name, expected in (("final_punctuation", values), ("question_word", asking)):
-            asked, said = map(brute_force.mean, expected.values())
-            both = None if asked is None else approx({"interrogative": asked, "declarative": said})
-            assert given[name] == both
+            question, other = map(brute_force.mean, expected.values())
+            both = {"interrogative": question, "declarative": other}
+            assert given[name] == (None if question is None else approx(both))
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])

@@ -111,15 +111,15 @@ def test_gradients_are_those_of_finite_differences(sparse):
     copy = parts(sparse)
     support = copy.weights > 0
 
-    def moved(switch, kept):
-        weights = torch.zeros_like(copy.weights).masked_scatter(support, kept)
+    def moved(switch, nonzero):
+        weights = torch.zeros_like(copy.weights).masked_scatter(support, nonzero)
         return copy._replace(switch=switch, weights=weights)
 
-    def mixture(scores, switch, kept):
-        return mixture_log_probs(scores, moved(switch, kept), WORDS + MARKERS).exp()
+    def mixture(scores, switch, nonzero):
+        return mixture_log_probs(scores, moved(switch, nonzero), WORDS + MARKERS).exp()
 
-    def loss(scores, switch, kept):
-        result = mixture_loss(scores, moved(switch, kept), TARGETS, with_smooth=True)
+    def loss(scores, switch, nonzero):
+        result = mixture_loss(scores, moved(switch, nonzero), TARGETS, with_smooth=True)
         return result.nll, result.smooth
 
     inputs = logits(), copy.switch.clone(), copy.weights[support]

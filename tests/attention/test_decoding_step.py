@@ -24,13 +24,13 @@ OF_SOURCE = ([0, 0, 1, 5, 3, 4], [3, 5, 5], [2, 1, 0])
 both_kinds = pytest.mark.parametrize("kind", ["self", "cross"])
 
 
-def make(kind, mapping="entmax", kept_heads=None, gated=False):
+def make(kind, mapping="entmax", remaining_heads=None, gated=False):
     torch.manual_seed(0)
-    heads = kept_heads or HEADS
+    heads = remaining_heads or HEADS
     gate = HardConcreteGate(heads) if gated else None
     built = parse_mappings(mapping)[0].build(num_heads=heads)
     options = {"self_attention": kind == "self", "encoder_decoder_attention": kind == "cross"}
-    attention = MultiheadAttention(WIDTH, HEADS, built, kept_heads=kept_heads, gate=gate, **options)
+    attention = MultiheadAttention(WIDTH, HEADS, built, remaining_heads=heads, gate=gate, **options)
     with torch.no_grad():
         attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros
     return attention.eval()
@@ -82,7 +82,7 @@ def beams(kind="cross", number=2, beam=3, length=9):
     ("mapping", "heads", "per_order"),
     [
         *((mapping, {}, 4) for mapping in ("entmax15", "sparsemax", "sparsemax|softmax*3", HOT)),
-        *(("entmax", {"kept_heads": kept, "gated": kept != 1}, 4) for kept in (None, 1, 3)),
+        *(("entmax", {"remaining_heads": heads, "gated": heads != 1}, 4) for heads in (None, 1, 3)),
         ("entmax", {}, 25),  # the cache of the target grows
     ],
 )

@@ -203,7 +203,7 @@ def test_activations_that_are_computed_again_drop_the_same_weights(recompute, ca
 
 
 @pytest.mark.parametrize(
-    ("mapping", "options", "asked"),
+    ("mapping", "options", "requested"),
     [
         *(("entmax", {}, {name: True}) for name in ("need_weights", "need_head_weights")),
         ("entmax", {}, {"before_softmax": True}),
@@ -214,11 +214,11 @@ def test_activations_that_are_computed_again_drop_the_same_weights(recompute, ca
         ("entmax", {"dropout": 1.0}, {}),
     ],
 )
-def test_what_the_kernel_does_not_take_is_computed_apart(mapping, options, asked, calls):
+def test_what_the_kernel_does_not_take_is_computed_apart(mapping, options, requested, calls):
     module = make("encoder-self", mapping, **{"dtype": torch.float32, **options}).train()
-    _, output, more = attend(module, "encoder-self", **asked)
+    _, output, more = attend(module, "encoder-self", **requested)
     assert calls == []
-    assert (more is None) is not bool(asked)
+    assert (more is None) is not bool(requested)
     if "dropout" in options:
         assert torch.equal(output, module.out_proj.bias.expand_as(output))
 

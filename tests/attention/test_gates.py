@@ -123,14 +123,14 @@ def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero_until_it_is_taken_ba
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gates_are_worked_out_in_float32(dtype):
-    half, wide = HardConcreteGate(5), HardConcreteGate(5)
+    half, full = HardConcreteGate(5), HardConcreteGate(5)
     with torch.no_grad():
         half.weight.copy_(torch.tensor([-0.31, -0.1, 0.017, 0.12, 0.4]))
         half.to(dtype)
-        wide.weight.copy_(half.weight)
-    for gate in (half, wide):
+        full.weight.copy_(half.weight)
+    for gate in (half, full):
         gate.use_draw(torch.tensor([0.9, 0.5, 0.4, 1e-4, 0.3]))
-    for one, other in zip(everything(half), everything(wide), strict=True):
+    for one, other in zip(everything(half), everything(full), strict=True):
         assert one.dtype == torch.float32
         assert torch.equal(one, other)
     half.probability_open().sum().backward()

@@ -26,15 +26,15 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 every_mapping = pytest.mark.parametrize("mapping", MAPPINGS)
 
 
-def make(kind, mapping="entmax", dtype=torch.float64, kept_heads=None, gated=False, **options):
+def make(kind, mapping="entmax", dtype=torch.float64, remaining_heads=None, gated=False, **options):
     torch.manual_seed(0)
-    heads = HEADS if kept_heads is None else kept_heads
+    heads = HEADS if remaining_heads is None else remaining_heads
     built = parse_mappings(mapping)[0].build(num_heads=heads) if heads else None
     gate = HardConcreteGate(heads) if gated else None
     # The same projections for every mapping and any number of heads
     torch.manual_seed(1)
     attention = MultiheadAttention(
-        WIDTH, HEADS, built, kept_heads=kept_heads, gate=gate, **KINDS[kind], **options
+        WIDTH, HEADS, built, remaining_heads=remaining_heads, gate=gate, **KINDS[kind], **options
     )
     with torch.no_grad():
         attention.out_proj.bias.normal_()
@@ -181,49 +181,49 @@ def test_scores_that_are_returned_are_those_that_the_mapping_maps():
     torch.testing.assert_close(weights[2], scores.softmax(-1), atol=1e-7, rtol=0)
 
 
-def with_heads_of(full, kept, kind):
+def with_heads_of(full, heads, kind):
     """An attention that has only some heads of another, in their order."""
     state = full.state_dict()
-    rows = torch.cat([torch.arange(head * SIZE, (head + 1) * SIZE) for head in kept])
+    rows = torch.cat([torch.arange(head * SIZE, (head + 1) * SIZE) for head in heads])
     for name in ("q_proj", "k_proj", "v_proj"):
         for part in ("weight", "bias"):
             state[f"{name}.{part}"] = state[f"{name}.{part}"][rows]
     state["out_proj.weight"] = state["out_proj.weight"][:, rows]
     mapping = copy.deepcopy(full.mapping)
-    mapping.keep_heads(kept)
+    mapping.keep_heads(heads)
     state |= {f"mapping.{name}": value for name, value in mapping.state_dict().items()}
-    smaller = MultiheadAttention(WIDTH, HEADS, mapping, kept_heads=len(kept), **KINDS[kind])
+    smaller = MultiheadAttention(WIDTH, HEADS, mapping, remaining_heads=len(heads), **KINDS[kind])
     smaller.double().load_state_dict({k: v for k, v in state.items() if not k.startswith("gate.")})
     return smaller.eval()
 
 
-@pytest.mark.parametrize("kept", [(), (2,), (1, 3), (0, 1, 2, 3)])
+@pytest.mark.parametrize("remaining", [(), (2,), (1, 3), (0, 1, 2, 3)])
 @every_mapping
 @every_kind
 def test_fewer_heads_give_what_all_heads_give_with_the_gates_of_the_others_closed(
-    kind, mapping, kept
+    kind, mapping, remaining
 ):
     full = make(kind, mapping, gated=True)
-    full.gate.decide(torch.tensor([head in kept for head in range(HEADS)]))
+    full.gate.decide(torch.tensor([head in remaining for head in range(HEADS)]))
     query, key, mask = inputs(kind)
     given = {"key_padding_mask": padding_of(kind), "attn_mask": mask, "need_head_weights": True}
     expected, expected_weights = full(query, key, key, **given)
-    if kept:
-        smaller = with_heads_of(full, kept, kind)
-        expected_weights = expected_weights[list(kept)]
+    if remaining:
+        smaller = with_heads_of(full, remaining, kind)
+        expected_weights = expected_weights[list(remaining)]
     else:
-        smaller = make(kind, mapping, kept_heads=0)
+        smaller = make(kind, mapping, remaining_heads=0)
         expected_weights = torch.zeros_like(expected_weights[:1])
     output, weights = smaller(query, key, key, **given)
-    assert smaller.num_heads == len(kept)
+    assert smaller.num_heads == len(remaining)
     torch.testing.assert_close(output, expected, atol=1e-12, rtol=0)
     torch.testing.assert_close(weights, expected_weights, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("kept_heads", [1, 3])
-def test_fewer_heads_make_the_projections_smaller_and_start_as_the_first_heads(kept_heads):
-    full, smaller = make("cross"), make("cross", kept_heads=kept_heads)
-    rows = kept_heads * SIZE
+@pytest.mark.parametrize("remaining_heads", [1, 3])
+def test_fewer_heads_make_the_projections_smaller_and_start_as_the_first_heads(remaining_heads):
+    full, smaller = make("cross"), make("cross", remaining_heads=remaining_heads)
+    rows = remaining_heads * SIZE
     for name in ("q_proj", "k_proj", "v_proj"):
         whole, part = getattr(full, name), getattr(smaller, name)
         assert torch.equal(part.weight, whole.weight[:rows])
@@ -236,29 +236,29 @@ def test_fewer_heads_make_the_projections_smaller_and_start_as_the_first_heads(k
 
 @every_kind
 def test_without_heads_the_output_is_the_bias_and_the_weights_are_zeros(kind):
-    attention = make(kind, kept_heads=0)
+    attention = make(kind, remaining_heads=0)
     query, key, mask = inputs(kind)
     output, mean = attention(query, key, key, attn_mask=mask)
     assert torch.equal(output, attention.out_proj.bias.expand(QUERIES, BATCH, WIDTH))
     assert torch.equal(mean, torch.zeros(BATCH, QUERIES, key.size(0), dtype=torch.float64))
     assert attention(query, key, key, need_weights=False)[1] is None
     assert list(attention.state_dict()) == ["out_proj.bias"]
-    empty = MultiheadAttention(WIDTH, HEADS, None, kept_heads=0, bias=False, **KINDS[kind])
+    empty = MultiheadAttention(WIDTH, HEADS, None, remaining_heads=0, bias=False, **KINDS[kind])
     assert torch.equal(empty(query, key, key)[0], torch.zeros(QUERIES, BATCH, WIDTH))
     assert empty.state_dict() == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("kept_heads", "gated"), [(None, True), (3, False), (0, False)])
-def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, kept_heads, gated):
-    half = make("encoder-self", kept_heads=kept_heads, gated=gated, dtype=dtype)
-    wide = make("encoder-self", kept_heads=kept_heads, gated=gated, dtype=torch.float32)
+@pytest.mark.parametrize(("remaining_heads", "gated"), [(None, True), (3, False), (0, False)])
+def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, remaining_heads, gated):
+    half = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=dtype)
+    full = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=torch.float32)
     query, key, _ = inputs("encoder-self", dtype)
     output, weights = half(query, key, key)
-    expected, _ = wide(query.float(), key.float(), key.float())
+    expected, _ = full(query.float(), key.float(), key.float())
     assert output.dtype == dtype
     assert weights.dtype == torch.float32
-    if kept_heads != 0:
+    if remaining_heads != 0:
         sums = torch.ones(BATCH, QUERIES)
         torch.testing.assert_close(weights.sum(-1), sums, atol=1e-5, rtol=0)
     torch.testing.assert_close(output.float(), expected, atol=0.05, rtol=0.05)
@@ -267,10 +267,10 @@ def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, kept_heads, g
 @pytest.mark.parametrize(
     ("mapping", "options", "message"),
     [
-        ("softmax", {"kept_heads": 5}, r"keeps 0 to 4 heads, not 5"),
-        ("softmax", {"kept_heads": 0}, r"0 heads do not fit the mapping Entmax"),
+        ("softmax", {"remaining_heads": 5}, r"keeps 0 to 4 heads, not 5"),
+        ("softmax", {"remaining_heads": 0}, r"0 heads do not fit the mapping Entmax"),
         (None, {}, r"4 heads do not fit the mapping None"),
-        ("softmax", {"kept_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4 gates"),
+        ("softmax", {"remaining_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4"),
         ("softmax", {"add_bias_kv": True}, r"add_bias_kv and .* a key that is no word: leave them"),
     ],
 )

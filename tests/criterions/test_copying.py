@@ -52,11 +52,11 @@ def test_without_markers_loss_and_gradients_are_those_of_fairseq_on_the_mixture(
         gradients = {name: p.grad for name, p in model.named_parameters()}
         numbers = {name: float(logged[name]) for name in ("nll_loss", "n_correct", "total")}
         results.append((loss.item(), size, numbers, gradients))
-    (*ours, own_gradients), (*expected, gradients) = results
+    (*ours, our_gradients), (*expected, gradients) = results
     assert ours[0] == pytest.approx(expected[0], abs=1e-4)
     assert ours[1] == expected[1]
     assert ours[2] == pytest.approx(expected[2], abs=1e-4)
-    for name, gradient in own_gradients.items():
+    for name, gradient in our_gradients.items():
         torch.testing.assert_close(gradient, gradients[name], atol=1e-4, rtol=1e-4, msg=name)
 
 

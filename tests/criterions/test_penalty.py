@@ -134,8 +134,8 @@ def test_after_the_decision_a_budget_is_met_by_the_largest_and_of_ties_the_first
     assert all(gate.is_decided for gate in in_order(gates))
     for name, number in targets.items():
         values = all_log_a(gates, name).tolist()
-        kept = sorted(range(len(values)), key=lambda head: -values[head])[:number]
-        assert at_evaluation(gates, name) == [float(n in kept) for n in range(len(values))]
+        remaining = sorted(range(len(values)), key=lambda head: -values[head])[:number]
+        assert at_evaluation(gates, name) == [float(n in remaining) for n in range(len(values))]
     number = sum(targets.values())
     counts = count_heads(in_order(gates))
     assert (counts.expected, counts.open, counts.undecided) == (number, number, 0)

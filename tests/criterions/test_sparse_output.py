@@ -84,8 +84,8 @@ def test_a_loss_for_each_word_sums_to_the_loss_and_skips_the_prefix():
     each = criterion()(model, made, reduce=False)[0]
     torch.testing.assert_close(each.sum(), loss)
     skipped = criterion(ignore_prefix_size=2)(model, made)[0]
-    kept = each.view_as(made["target"])[:, 2:]
-    torch.testing.assert_close(skipped, kept.sum())
+    counted = each.view_as(made["target"])[:, 2:]
+    torch.testing.assert_close(skipped, counted.sum())
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

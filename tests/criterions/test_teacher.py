@@ -176,8 +176,8 @@ def test_a_teacher_is_in_the_students_precision(tmp_path):
     student = build_model(seed=2).half()
     half = teacher.divergence(student, (), inputs, student(**inputs))
     assert next(teacher.model.parameters()).dtype == torch.float16
-    wide = teacher.divergence(student.float(), (), inputs, student(**inputs))
-    torch.testing.assert_close(half, wide, atol=0.02, rtol=0)
+    full = teacher.divergence(student.float(), (), inputs, student(**inputs))
+    torch.testing.assert_close(half, full, atol=0.02, rtol=0)
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

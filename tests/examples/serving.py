@@ -24,10 +24,10 @@ def serve(folder: Path, parts: bool = True) -> Iterator[str]:
                 self.send_error(404)
                 return
             content = path.read_bytes()
-            asked = self.headers.get("Range")
-            if asked:
-                serve.ranges.append(asked)  # type: ignore[attr-defined]
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and parts else 0
+            requested = self.headers.get("Range")
+            if requested:
+                serve.ranges.append(requested)  # type: ignore[attr-defined]
+            start = int(requested.removeprefix("bytes=").rstrip("-")) if requested and parts else 0
             if start >= len(content):
                 self.send_error(416)
                 return

@@ -36,11 +36,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # In the middle of a search for heads to prune, which needs what was trained before
     search = folder / "bible_es_en" / "runs" / PRUNED.replace("pruned", "search") / "train.log"
     kill_when(search.exists, command, env)
-    kept = {path: path.stat().st_mtime_ns for path in (folder / "record").glob("*/*.xz")}
-    assert folder / "record" / "bible_es_en" / f"{CONTINUED}.json.xz" in kept
+    before = {path: path.stat().st_mtime_ns for path in (folder / "record").glob("*/*.xz")}
+    assert folder / "record" / "bible_es_en" / f"{CONTINUED}.json.xz" in before
     subprocess.run(command, env=env, check=True)
     # What was done before the kill was not done again
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert {path: path.stat().st_mtime_ns for path in before} == before
     return folder
 
 
@@ -63,7 +63,7 @@ def test_the_record_and_the_verdicts_have_each_run_once_without_paths_of_the_mac
     assert "bible_es_en (4 runs, seeds 1)" in text
 
 
-def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_kept(made: Path) -> None:
+def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_found(made: Path) -> None:
     baseline, pruned, scratch, continued = (
         record(made, run) for run in (BASELINE, PRUNED, SCRATCH, CONTINUED)
     )
@@ -74,7 +74,7 @@ def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_kept(made
     for run in RUNS:
         updates = [point["updates"] for point in record(made, run)["curve"]]
         assert updates == sorted(set(updates))
-    heads = {name: [len(layer) for layer in kept] for name, kept in pruned["kept"].items()}
+    heads = {name: [len(layer) for layer in layers] for name, layers in pruned["kept"].items()}
     assert heads == pruned["heads"] == scratch["heads"]
     assert sum(map(sum, heads.values())) == 24
     assert pruned["search"][-1]["updates"] == SEARCHED

@@ -59,7 +59,7 @@ def test_of_like_bodies_the_first_stays_and_one_that_differs_in_a_number_is_in_t
     entries += [entry(f"{s}-{i}", s, f"Version {i} {LONG}") for i, s in enumerate(SPLITS, 11)]
     entries += [entry("own", "valid", f"Own {LONG}")]
     splits = descriptions.split_packages(packages(*entries), 150, 150)
-    names = {split: [p.name for p in kept] for split, kept in splits.items()}
+    names = {split: [p.name for p in pairs] for split, pairs in splits.items()}
     assert names == {"train": ["a"], "valid": ["own"], "test": ["test-13"]}
 
 

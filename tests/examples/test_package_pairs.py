@@ -123,7 +123,7 @@ def split_of(*made) -> dict[str, list[str]]:
     """The English texts of each split of these pairs, and of one more pair in each."""
     others = [pair(f"own of {s}", f"eigenes von {s}", source_in(s, "own")) for s in SPLITS]
     splits = pairs.split_pairs([*made, *others], 150, 150, 1)
-    return {name: [p.en for p in kept if "own of" not in p.en] for name, kept in splits.items()}
+    return {name: [p.en for p in pairs if "own of" not in p.en] for name, pairs in splits.items()}
 
 
 def test_no_source_package_and_no_text_is_in_two_splits(text: Path) -> None:

@@ -77,9 +77,9 @@ def test_a_folder_appears_whole_with_its_stamp_and_remains_of_a_killed_script_go
 def test_a_step_is_done_once_for_its_settings_while_its_product_is_there(tmp_path: Path) -> None:
     step = "once step .done {} product -- bash -c 'echo made; touch product'"
     for settings, before in (("a", ""), ("a", ""), ("b", ""), ("b", "rm product;")):
-        said = shell(f"{before} {step.format(settings)}", tmp_path).stdout
-        assert ("made" in said) == (said != "==> step: done before\n")
-    assert "made" in said
+        output = shell(f"{before} {step.format(settings)}", tmp_path).stdout
+        assert ("made" in output) == (output != "==> step: done before\n")
+    assert "made" in output
     failing = shell("once step .done c product -- false; echo reached", tmp_path)
     assert (failing.returncode, failing.stdout) == (1, "==> step\n")
     assert names(tmp_path) == {"product"}  # no stamp
@@ -156,8 +156,8 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
 def test_another_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path: Path) -> None:
     archive = raw / ARCHIVE
     miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
-    said = fetched(tmp_path, miniatures.write_table(raw, [archive]), RAW_DIR=str(raw))
-    assert "has no file de-en/train.tags.de-en.de, de-en/train.tags.de-en.en" in said
+    output = fetched(tmp_path, miniatures.write_table(raw, [archive]), RAW_DIR=str(raw))
+    assert "has no file de-en/train.tags.de-en.de, de-en/train.tags.de-en.en" in output
     assert names(tmp_path / "out") == {".lock"}
 
 
@@ -168,11 +168,11 @@ def test_a_check_says_of_every_archive_whether_it_has_what_is_read(tmp_path: Pat
     miniatures.write_zip(table.parent / "1mcorpus.zip", {"corpus.en_ru.2m.ru": b""})
     miniatures.write_table(table.parent, [x for x in table.parent.iterdir() if x != table])
     (table.parent / "wiki-titles.tgz").unlink()
-    said = dry(*command, check=False, **given)
-    assert "wiki-titles.tgz cannot be downloaded by this program" in said
-    assert "is another archive, which has corpus.en_ru.2m.ru\n" in said
-    assert "wmt14-test-full.tgz: 2 files" in said
-    assert "not all that is read was found" in said
+    output = dry(*command, check=False, **given)
+    assert "wiki-titles.tgz cannot be downloaded by this program" in output
+    assert "is another archive, which has corpus.en_ru.2m.ru\n" in output
+    assert "wmt14-test-full.tgz: 2 files" in output
+    assert "not all that is read was found" in output
     assert dry.calls() == []  # it needs no fairseq
 
 
@@ -188,9 +188,9 @@ def test_a_download_that_was_stopped_goes_on_or_begins_anew(
         part.write_bytes(b"x" * 3000)
     with serve(raw, parts=kind != "no parts") as address:
         table = miniatures.write_table(raw, [raw / ARCHIVE], address)
-        said = fetched(tmp_path, table)
+        output = fetched(tmp_path, table)
         if kind == "nothing more":
-            assert "run again without it" in said
+            assert "run again without it" in output
             fetched(tmp_path, table)
         assert kind != "goes on" or serve.ranges == ["bytes=3000-"]  # type: ignore[attr-defined]
     assert (part.parent / ARCHIVE).read_bytes() == whole
@@ -274,9 +274,9 @@ def test_a_wrong_option_is_named_before_anything_is_done(
 ) -> None:
     script, *words = command.split()
     dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
-    said = dry(recipe, script, "--output", out, *words, check=False, **environment)
-    assert message in said
-    assert said.count("\n") == 1
+    output = dry(recipe, script, "--output", out, *words, check=False, **environment)
+    assert message in output
+    assert output.count("\n") == 1
     assert not out.exists()
 
 

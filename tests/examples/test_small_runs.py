@@ -109,8 +109,8 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
     # Stopped behind its last update, before it was marked as done: fairseq would make one more
     (folder / ".train.done").unlink()
     before = (folder / "checkpoints" / "checkpoint_last.pt").read_bytes()
-    said = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
-    assert "it had all its updates when it was stopped" in said
+    output = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
+    assert "it had all its updates when it was stopped" in output
     assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
 
 

@@ -32,8 +32,8 @@ def trained(step, dtype=torch.float32, **options):
 )
 def test_updates_are_those_of_fairseq_to_the_bit(options):
     expected, steps = trained(STOCK, **options)
-    found, own_steps = trained(partial(step_at_once, STOCK), **options)
-    assert own_steps == steps == [5, 3, 5]
+    found, found_steps = trained(partial(step_at_once, STOCK), **options)
+    assert found_steps == steps == [5, 3, 5]
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
 

@@ -17,7 +17,7 @@ from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.fairseq_patches import error_sentences, installing, whole_copies
+from fairseq_entmax.fairseq_patches import atomic_copies, error_sentences, installing
 from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import as_command
@@ -168,8 +168,8 @@ def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_pa
     train(fast)
     other = make_trainer(build_model(alpha_lr_factor=10))
     other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
-    (said,) = [line for line in caplog.messages if "lr-factor or" in line]
-    assert "--reset-optimizer and another --save-dir" in said
+    (message,) = [line for line in caplog.messages if "lr-factor or" in line]
+    assert "--reset-optimizer and another --save-dir" in message
 
 
 def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
@@ -183,7 +183,7 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        whole_copies.copy_whole(half, str(new), str(last), overwrite=True)
+        atomic_copies.copy_whole(half, str(new), str(last), overwrite=True)
     assert last.read_text() == "the old one"
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.read_text() == "the new one"

@@ -69,16 +69,16 @@ def test_a_perplexity_with_impossible_words_is_infinite_and_says_how_many_there_
 def test_the_evaluation_of_a_model_without_zeros_is_fairseqs(evaluate):
     model = build_text_model()
     for options in ({}, {"output_word_probs": True, "output_word_stats": True}):
-        (stock, said), (ours, also_said) = (
+        (stock, stock_log), (ours, our_log) = (
             evaluate(model, changed, **options) for changed in (False, True)
         )
         assert torch.equal(stock["loss"], ours["loss"])
         assert torch.equal(stock["perplexity"], ours["perplexity"])
-        said, also_said = (
+        stock_log, our_log = (
             [each for each in logged if not each.startswith("Evaluated")]  # the time it took
-            for logged in (said, also_said)
+            for logged in (stock_log, our_log)
         )
-        assert said == also_said
+        assert stock_log == our_log
 
 
 def test_a_loss_that_is_no_number_stays_one(command, evaluate):

@@ -55,14 +55,14 @@ class Outcome:
     """What came of a command: its exit status and what it said on standard error."""
 
     status: int
-    said: str
+    output: str
 
 
 def attempt(command: Callable[[], int | None]) -> Outcome:
     """Run a command in this process; an exception that leaves it is an error of the test."""
-    said = io.StringIO()
+    output = io.StringIO()
     with (
-        contextlib.redirect_stderr(said),
+        contextlib.redirect_stderr(output),
         contextlib.redirect_stdout(io.StringIO()),
         mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO())),
         warnings.catch_warnings(),
@@ -72,22 +72,22 @@ def attempt(command: Callable[[], int | None]) -> Outcome:
             status = command() or 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(bool(end.code))
-    return Outcome(status, said.getvalue())
+    return Outcome(status, output.getvalue())
 
 
 def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
     """An error is the last line, and no line is of a traceback; secrets may be said again."""
-    said = structure = outcome.said
+    output = structure = outcome.output
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         for form in (secret, repr(secret)[1:-1]):
-            said = said.replace(form, "…")
+            output = output.replace(form, "…")
             structure = structure.replace(form, "…") if "\n" in form else structure
-    assert not _EXCEPTION.search(said), outcome.said
+    assert not _EXCEPTION.search(output), outcome.output
     if outcome.status:
         assert outcome.status in (1, 2), outcome
         lines = [line for line in structure.split("\n") if line.strip()]
         assert lines, "it failed without a word"
-        assert _SENTENCE.match(lines[-1]), outcome.said
+        assert _SENTENCE.match(lines[-1]), outcome.output
         assert len(lines[-1]) < MOST_SAID + sum(map(len, secrets)), lines[-1]
         is_whole = lines[0].startswith("usage: ") or not lines[-1].endswith(":")
         assert is_whole or lines[-1].endswith(tuple(filter(None, secrets))), lines[-1]

@@ -52,7 +52,7 @@ def test_a_good_command_line_succeeds(command, place):
     for words in GOOD[command]:
         outcome = place.run([command, *words.split()])
         # tag needs a pipeline that is downloaded
-        assert outcome.status == 0 or command == "tag", (words, outcome.said)
+        assert outcome.status == 0 or command == "tag", (words, outcome.output)
         place.check(outcome)
 
 

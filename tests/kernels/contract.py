@@ -86,18 +86,18 @@ def check_rows(backend, made, number=None, device="cpu"):
     scores, epsilon, grad = (tensor.to(device) for tensor in made)
     given = {"scores": made.scores, "epsilon": made.epsilon, "grad": made.grad}
     own = epsilon if number is None else number
-    wide = epsilon.double() if number is None else number
+    exact = epsilon.double() if number is None else number
     before = scores.clone()
     probs = backend.probabilities(scores, PLAIN, own)
     assert torch.equal(before.nan_to_num(7), scores.nan_to_num(7))
-    truth = torch_ops.probabilities(scores.double(), wide)
+    truth = torch_ops.probabilities(scores.double(), exact)
     assert_rows(probs.cpu(), truth.cpu(), 1e-6, given)
     rows = truth.isfinite().all(-1)
     assert (probs[rows][scores[rows] == -INF] == 0).all()
     # Of the same probabilities, so that a key on the edge is in the support of both or of none
     both = (True, True, False)
     found = backend.gradients(probs, PLAIN, own, 0.0, None, grad, both)
-    truth = torch_structured.gradients(probs.double(), PLAIN, wide, 0.0, None, grad.double(), both)
+    truth = torch_structured.gradients(probs.double(), PLAIN, exact, 0.0, None, grad.double(), both)
     assert_rows(found[0].cpu(), truth[0].cpu(), 2e-6, given, 2e-5)
     assert_rows(found[1].cpu(), truth[1].cpu(), 1e-5, given, 2e-5)
     alone = backend.gradients(probs, PLAIN, own, 0.0, None, grad, (False, True, False))
@@ -135,8 +135,8 @@ def check_structured(backend, kind, keys):
         masked = scores == -INF
         wanted = (True, True, True)
         found = backend.gradients(probs, kind, epsilon, own, masked, grad, wanted)
-        wide = (epsilon.double(), own.double(), masked, grad.double(), wanted)
-        expected = torch_structured.gradients(probs.double(), kind, *wide)
+        exact = (epsilon.double(), own.double(), masked, grad.double(), wanted)
+        expected = torch_structured.gradients(probs.double(), kind, *exact)
         for ours, other in zip(found, expected, strict=True):
             assert_rows(ours, other, 1e-4, given, 1e-4)
 

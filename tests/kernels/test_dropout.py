@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.kernels.dropout import factors, first_words, least_kept
+from fairseq_entmax.kernels.dropout import factors, first_words, least_word
 
 
 def test_the_words_are_those_of_philox():
@@ -42,5 +42,5 @@ def test_as_many_are_dropped_as_asked_for_and_the_mean_stays(dropout):
 
 
 def test_no_weight_stays_above_the_largest_word():
-    assert least_kept(0.0) == 0
-    assert least_kept(1 - 2**-40) == 2**32 - 1
+    assert least_word(0.0) == 0
+    assert least_word(1 - 2**-40) == 2**32 - 1

@@ -168,7 +168,7 @@ def test_modules_refuse_what_is_out_of_range(make, message):
 
 
 @pytest.mark.parametrize("text", [*LEARNED, "fusedmax", "oscarmax:oscar=learned:share=layer"])
-def test_the_heads_kept_keep_their_values_to_the_bit(text):
+def test_the_remaining_heads_have_the_same_values_to_the_bit(text):
     scores, mapping = attention_scores(), build(text)
     with torch.no_grad():
         for parameter in mapping.parameters():
@@ -224,9 +224,9 @@ def test_a_half_precision_module_maps_and_learns(text, dtype):
     scores.requires_grad_()
     probs = mapping(scores)
     assert probs.dtype == dtype
-    wide = build(text)
-    wide.load_state_dict(mapping.state_dict())
-    exact = wide(scores.detach().float())
+    full = build(text)
+    full.load_state_dict(mapping.state_dict())
+    exact = full(scores.detach().float())
     torch.testing.assert_close(probs.float(), exact, atol=torch.finfo(dtype).eps, rtol=0.01)
     probs.float().square().sum().backward()
     assert not probs[1, :, 0].any()

@@ -125,14 +125,14 @@ def test_masks_and_what_is_no_number():
     scores.requires_grad_()
     loss = entmax_loss_parts(scores, target, 1.5, 0.1).loss
     assert loss[0] == torch.inf
-    kept = scores.detach()[1] > -torch.inf
-    place = kept[: target[1]].sum()
-    alone = entmax_loss_parts(scores.detach()[1][kept][None], place[None], 1.5, 0.1).loss
+    finite = scores.detach()[1] > -torch.inf
+    place = finite[: target[1]].sum()
+    alone = entmax_loss_parts(scores.detach()[1][finite][None], place[None], 1.5, 0.1).loss
     assert loss[1].item() == pytest.approx(alone.item(), abs=1e-12)
     loss[1:].sum().backward()
     assert loss[2].isnan()
     assert scores.grad[2].isnan().all()
-    assert (scores.grad[1][~kept] == 0).all()
+    assert (scores.grad[1][~finite] == 0).all()
     assert scores.grad[3].isfinite().all()
     for dtype in (torch.float16, torch.bfloat16):
         half = scores.detach()[3:].to(dtype)

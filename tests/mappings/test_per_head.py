@@ -68,19 +68,19 @@ def test_values_are_told_of_each_head_and_are_nan_where_its_mapping_has_none():
     assert shared.head_values()["alpha"].tolist() == [1.5, 1.0, 1.5]
 
 
-@pytest.mark.parametrize("kept", [[0, 2, 3], [5, 4, 2], [1, 4], [3]])
-def test_the_heads_kept_are_mapped_as_before_to_the_bit(kept):
+@pytest.mark.parametrize("remaining", [[0, 2, 3], [5, 4, 2], [1, 4], [3]])
+def test_the_remaining_heads_are_mapped_as_before_to_the_bit(remaining):
     scores = scores_of(len(TEXTS))
     whole, cut = build(TEXTS), build(TEXTS)
-    cut.keep_heads(kept)
-    assert torch.equal(cut(scores[:, kept]), whole(scores)[:, kept])
-    again = build([TEXTS[head] for head in kept]) if len(kept) > 1 else cut.simplest()
+    cut.keep_heads(remaining)
+    assert torch.equal(cut(scores[:, remaining]), whole(scores)[:, remaining])
+    again = build([TEXTS[head] for head in remaining]) if len(remaining) > 1 else cut.simplest()
     assert {k: v.shape for k, v in cut.simplest().state_dict().items()} == {
         k: v.shape for k, v in again.state_dict().items()
     }
 
 
-def test_of_several_learned_alphas_those_of_the_heads_kept_are_left():
+def test_of_several_learned_alphas_those_of_the_remaining_heads_remain():
     mapping = build(["entmax", "softmax", "entmax", "entmax"], defaults={"init": "normal"})
     before = mapping.head_values()["alpha"]
     mapping.keep_heads([3, 1, 0])

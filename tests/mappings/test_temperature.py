@@ -34,8 +34,8 @@ def test_scores_are_divided_by_it_and_1_is_no_operation(text):
 
 
 def test_it_is_gamma_of_the_squared_norm_and_there_from_the_first_update_of_a_warmup():
-    hot, wide = build("sqpnormmax:temperature=2"), build("sqpnormmax:gamma=2")
-    torch.testing.assert_close(hot(scores()), wide(scores()), atol=1e-9, rtol=0)
+    hot, other = build("sqpnormmax:temperature=2"), build("sqpnormmax:gamma=2")
+    torch.testing.assert_close(hot(scores()), other(scores()), atol=1e-9, rtol=0)
     rising = build("sparsemax:temperature=2:warmup=4")
     torch.testing.assert_close(rising(scores()), (scores() / 2).softmax(-1).nan_to_num())
     assert rising.changing == ("alpha",)

@@ -130,11 +130,11 @@ class Halved(Mapping):
 
 
 @pytest.fixture
-def own_names(monkeypatch):
+def copied_registry(monkeypatch):
     monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
 
 
-@pytest.mark.usefixtures("own_names")
+@pytest.mark.usefixtures("copied_registry")
 def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_known():
     register_mapping("halved", Halved)
     mapping = parse_mapping("halved").build(2)
@@ -146,7 +146,7 @@ def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_kn
         spec.build(2)
 
 
-@pytest.mark.usefixtures("own_names")
+@pytest.mark.usefixtures("copied_registry")
 @pytest.mark.parametrize(("name", "shape"), [("strength", (3, 1, 1)), ("two words", (3,))])
 def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refused(name, shape):
     class Valued(Halved):
@@ -219,9 +219,9 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
 
 
 @pytest.mark.parametrize(
-    ("kept", "left"),
+    ("remaining", "text"),
     [([0, 1], "sparsemax|softmax"), ([2, 0], "softmax|sparsemax"), ([1, 2], "softmax"), ([], None)],
 )
-def test_the_text_of_the_heads_that_are_left_names_them(kept, left):
+def test_the_text_of_the_heads_that_are_left_names_them(remaining, text):
     heads = tuple(map(MappingSpec, ["sparsemax", "softmax", "softmax"]))
-    assert str(HeadsSpec(heads).keep_heads(kept)) == (left or "sparsemax")
+    assert str(HeadsSpec(heads).keep_heads(remaining)) == (text or "sparsemax")

@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
 from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel, EntmaxTransformerModel
-from tests.support import batch, build_model, course, said, spread_scores, tiny_task
+from tests.support import batch, build_model, course, search, spread_scores, tiny_task
 
 
 def pair(**options):
@@ -67,7 +67,7 @@ def test_training_takes_the_course_of_fairseqs(options):
 
 
 def test_translations_are_those_of_fairseq():
-    found = [said(spread_scores(model), batch([9, 7, 4], [6, 8, 5]), beam=4) for model in pair()]
+    found = [search(spread_scores(model), batch([9, 7, 4], [6, 8, 5]), beam=4) for model in pair()]
     first, second = ([[tokens for tokens, _ in one] for one in sentences] for sentences in found)
     assert first == second
 

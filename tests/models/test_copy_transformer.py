@@ -150,12 +150,12 @@ def test_a_search_copies_markers_of_the_sentence_that_is_searched(sampling):
     generator = marked_task().build_generator([model], arguments)
     torch.manual_seed(0)
     found = marked_task().inference_step(generator, [model], made)
-    first, said = len(marked_task().source_dictionary) - MARKERS, []
+    first, markers = len(marked_task().source_dictionary) - MARKERS, []
     for source, hypotheses in zip(made["net_input"]["src_tokens"].tolist(), found, strict=True):
         words = {word for one in hypotheses for word in one["tokens"].tolist() if word >= first}
         assert words <= set(source)
-        said += words
-    assert said
+        markers += words
+    assert markers
 
 
 def test_recomputed_layers_give_the_same_gradients():

@@ -7,8 +7,8 @@ from tests.support import (
     EVERY_MAPPING,
     assert_steps_equal_the_whole_pass,
     build_model,
-    said,
     sample,
+    search,
     spread_scores,
     tiny_task,
 )
@@ -48,9 +48,9 @@ def test_steps_and_sentences_alone_give_what_all_together_give(mapping, heads):
 )
 def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, heads):
     model = spread_scores(build_model(attn_mapping=mapping, **heads))
-    plain = said(model, sample(), beam=4, digits=4)
+    plain = search(model, sample(), beam=4, digits=4)
     model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
-    assert said(model, sample(), beam=4, digits=4) == plain
+    assert search(model, sample(), beam=4, digits=4) == plain
 
 
 @pytest.mark.parametrize(

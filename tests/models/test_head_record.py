@@ -190,5 +190,5 @@ def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monk
     as_command(monkeypatch)
     with pytest.raises(SystemExit):
         trainer.step(build_model(save_dir=str(tmp_path)))
-    said = capsys.readouterr().err
-    assert "alpha.jsonl, line 1: not a line of alpha.jsonl; move it away, or give another" in said
+    output = capsys.readouterr().err
+    assert "alpha.jsonl, line 1: not a line of alpha.jsonl; move it away, or give another" in output

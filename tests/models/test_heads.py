@@ -11,8 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
-from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models import checkpoint_model as start_module
+from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from tests.support import TINY, batch, build_model, logits, sample, tiny_task
@@ -251,7 +250,7 @@ PRUNED = dict(zip(HEADS_OPTIONS.values(), ("3,0", "4,1", "2,2"), strict=True))
 ALL_HEADS = dict.fromkeys(PRUNED, "4,4")
 
 
-def saved(path, **options):
+def save_model(path, **options):
     """A checkpoint of a tiny model."""
     model = build_model(**options)
     args = Namespace(arch="entmax_transformer", **{**TINY, **options})
@@ -271,7 +270,7 @@ def heads_of_training(save_dir, **options):
 
 
 def test_training_that_starts_from_a_pruned_checkpoint_has_its_heads(tmp_path, caplog):
-    pruned = saved(tmp_path / "pruned.pt", **PRUNED)
+    pruned = save_model(tmp_path / "pruned.pt", **PRUNED)
     with caplog.at_level(logging.INFO):
         assert heads_of_training(tmp_path, finetune_from_model=pruned) == PRUNED
     assert f"are those of {pruned}: --encoder-self-attn-heads 3,0 " in caplog.text
@@ -282,19 +281,19 @@ def test_training_that_starts_from_a_pruned_checkpoint_has_its_heads(tmp_path, c
 
 
 def test_training_that_goes_on_has_the_heads_of_its_own_last_checkpoint(tmp_path, monkeypatch):
-    other = saved(tmp_path / "other.pt", encoder_self_attn_heads="1,1")
-    saved(tmp_path / "checkpoint_last.pt", **PRUNED)
+    other = save_model(tmp_path / "other.pt", encoder_self_attn_heads="1,1")
+    save_model(tmp_path / "checkpoint_last.pt", **PRUNED)
     assert heads_of_training(tmp_path, finetune_from_model=other) == PRUNED
-    # What training saved says its heads, and no start is looked for
-    monkeypatch.setattr(start_module, "read_model", lambda path: pytest.fail(f"looked at {path}"))
+    # What training saved says its heads, and no initial checkpoint is looked for
+    monkeypatch.setattr(initial_checkpoint, "read_model", lambda path: pytest.fail(f"read {path}"))
     assert heads_of_training(tmp_path, **ALL_HEADS) == ALL_HEADS
 
 
-def test_a_start_that_cannot_be_read_or_was_not_pruned_changes_nothing(tmp_path):
+def test_an_initial_checkpoint_that_cannot_be_read_or_was_not_pruned_changes_nothing(tmp_path):
     (tmp_path / "damaged.pt").write_bytes(b"no checkpoint")
-    whole = saved(tmp_path / "whole.pt")
-    for start in (tmp_path / "damaged.pt", whole, tmp_path / "none.pt"):
-        assert heads_of_training(tmp_path, finetune_from_model=str(start)) == ALL_HEADS
+    whole = save_model(tmp_path / "whole.pt")
+    for path in (tmp_path / "damaged.pt", whole, tmp_path / "none.pt"):
+        assert heads_of_training(tmp_path, finetune_from_model=str(path)) == ALL_HEADS
 
 
 ONE_GATE = {"head_gates": "encoder-self"}

@@ -16,7 +16,7 @@ from tests.support import (
     EVERY_MAPPING,
     assert_steps_equal_the_whole_pass,
     course,
-    said,
+    search,
     spread_scores,
 )
 
@@ -88,7 +88,7 @@ def test_several_updates_have_fairseqs_losses_to_the_bit(options, criterion):
 @pytest.mark.parametrize("options", [{}, {"sampling": True, "sampling_topk": 5}])
 def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
     sample = text_batch((4, 4, 4))
-    ours, stock = (said(spread_scores(model), sample, text_task(), **options) for model in pair())
+    ours, stock = (search(spread_scores(model), sample, text_task(), **options) for model in pair())
     assert ours == stock
     prefixes = text_batch((4, 4, 4))["net_input"]["src_tokens"]
     for prefix, sentence in zip(prefixes.tolist(), ours, strict=True):

@@ -118,21 +118,21 @@ def test_each_head_of_a_layer_gets_its_mapping():
     assert alphas["decoder-self", 1] == [1.0]
     assert alphas["cross", 0] == [2.0, 1.0, 1.0, 1.0]
     assert alphas["cross", 1] is None
-    kept = build_model(attn_mapping="softmax,sparsemax|softmax*3,softmax|sparsemax*3", **THREE)
-    specs = kept.attention_options.specs["encoder-self"]
+    smaller = build_model(attn_mapping="softmax,sparsemax|softmax*3,softmax|sparsemax*3", **THREE)
+    specs = smaller.attention_options.specs["encoder-self"]
     assert list(map(str, specs)) == ["softmax", "softmax|sparsemax*3"]
 
 
 @pytest.mark.parametrize("listed", ["0,2", [0, 2]])  # as fairseq's arguments make of it
-def test_the_layers_kept_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one_of_them(listed):
+def test_remaining_layers_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one_of_them(listed):
     # fairseq wants both: of the side that is not named it keeps none
-    kept_layers = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,1"}
-    settings = Namespace(arch="entmax_transformer", encoder_layers=3, **kept_layers)
-    options = {"encoder_layers": 3, **kept_layers, "encoder_layers_to_keep": listed}
+    remaining_layers = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,1"}
+    settings = Namespace(arch="entmax_transformer", encoder_layers=3, **remaining_layers)
+    options = {"encoder_layers": 3, **remaining_layers, "encoder_layers_to_keep": listed}
     whole = build_model(encoder_layers=3, seed=1).state_dict()
-    kept = build_model(**options, seed=2)
-    kept.load_state_dict(dict(whole), model_cfg=settings)
-    weights = kept.state_dict()
+    smaller = build_model(**options, seed=2)
+    smaller.load_state_dict(dict(whole), model_cfg=settings)
+    weights = smaller.state_dict()
     assert torch.equal(weights["encoder.layers.1.fc1.weight"], whole["encoder.layers.2.fc1.weight"])
     again = build_model(**options, seed=3)
     again.load_state_dict(dict(weights), model_cfg=settings)
@@ -269,7 +269,7 @@ def test_a_number_out_of_its_range_is_refused_by_its_option(option):
         read_all(**{option: value})
 
 
-@pytest.mark.parametrize("name", ["attn_maping", "tv_start", "head_gate", "self_attn_heads"])
+@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
 def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is no option.*attn_mapping"):

@@ -20,7 +20,7 @@ from tests.support import (
     classification_task,
     course,
     padded,
-    said,
+    search,
     spread_scores,
     tiny_task,
 )
@@ -58,11 +58,11 @@ def texts(seed=0):
 
 def masked(seed=0):
     tokens = texts(seed)
-    is_asked = torch.zeros_like(tokens, dtype=torch.bool)
-    is_asked[:, 2:4] = True
-    target = tokens.masked_fill(~is_asked, 1)
+    mask = torch.zeros_like(tokens, dtype=torch.bool)
+    mask[:, 2:4] = True
+    target = tokens.masked_fill(~mask, 1)
     # Any word stands for <mask>, which this dictionary lacks
-    net_input = {"src_tokens": tokens.masked_fill(is_asked, 5), "src_lengths": (tokens != 1).sum(1)}
+    net_input = {"src_tokens": tokens.masked_fill(mask, 5), "src_lengths": (tokens != 1).sum(1)}
     return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
 
 
@@ -157,7 +157,7 @@ def test_a_roberta_with_the_names_of_older_releases_loads():
 
 def test_what_bart_writes_is_fairseqs_to_the_bit():
     models = (spread_scores(build(BART, is_ours)) for is_ours in (True, False))
-    ours, theirs = (said(model, batch([5, 5], [4, 4])) for model in models)
+    ours, theirs = (search(model, batch([5, 5], [4, 4])) for model in models)
     assert ours == theirs
 
 

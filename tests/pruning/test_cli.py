@@ -121,9 +121,9 @@ def test_a_training_that_ended_before_its_decision_is_pruned_when_asked_for(fold
     torch.save(state, folder / "early.pt")
     assert prune(folder, "@early.pt", "--output", "@small.pt") == 1
     message = "early.pt is from update 41 of a training with --target-heads 3, which had not yet"
-    said = capsys.readouterr().err
-    assert message in said
-    assert "--undecided" in said
+    output = capsys.readouterr().err
+    assert message in output
+    assert "--undecided" in output
     assert not (folder / "small.pt").exists()
     assert prune(folder, "@early.pt", "--output", "@small.pt", "--undecided") == 0
     assert not [name for name in load(folder, "small.pt")["model"] if ".gate." in name]

@@ -70,8 +70,8 @@ def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
     assert translations(smaller) == translations(gated)
     layer = gated.attention_options.copy.layer
     values = dict(gated.head_gates()["cross"])[layer].at_evaluation().tolist()
-    kept = [head for head, value in enumerate(values) if value > 0]
-    heads = tuple(kept.index(head) for head in gated.attention_options.copy.heads)
+    remaining = [head for head, value in enumerate(values) if value > 0]
+    heads = tuple(remaining.index(head) for head in gated.attention_options.copy.heads)
     new = built_from_printed(report, options)
     assert shapes(new.state_dict()) == shapes(pruned["model"])
     for found in (smaller.attention_options, new.attention_options):

@@ -43,7 +43,7 @@ def analysis(name):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def remaining(tmp_path):
     """A function: the heads that a choice keeps of a state, by evidence that is written for it."""
 
     def keep(state, number, by, document=None, seed=1):
@@ -56,14 +56,14 @@ def kept(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["loss", "gradient", "confidence"])
-def test_the_heads_of_the_highest_numbers_stay(by, kept):
+def test_the_heads_of_the_highest_numbers_stay(by, remaining):
     document, state = ablation() if by == "loss" else analysis(by), state_of(trained())
-    assert kept(state, "8", by, document) == best(8)
+    assert remaining(state, "8", by, document) == best(8)
     expected = best(3, HEADS[:8]) | best(1, HEADS[16:]) | {*HEADS[8:16]}
-    assert kept(state, "encoder-self=3,cross=1", by, document) == expected
+    assert remaining(state, "encoder-self=3,cross=1", by, document) == expected
 
 
-def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(kept):
+def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(remaining):
     gated = trained(head_gates="encoder-self,cross")
     state = state_of(gated, head_gates="encoder-self,cross")
     log_a = {
@@ -73,17 +73,17 @@ def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(kept):
     }
     of_cross = [head for head in log_a if head.attention == "cross"]
     closed = {head for head in of_cross if log_a[head] < -3}  # which go without being named
-    assert kept(state, "cross=2", "gates") - closed == best(2, of_cross, log_a) | {*HEADS[:16]}
-    draws = [kept(state_of(trained()), "8", "random", None, seed) for seed in (1, 1, 2)]
+    assert remaining(state, "cross=2", "gates") - closed == best(2, of_cross, log_a) | {*HEADS[:16]}
+    draws = [remaining(state_of(trained()), "8", "random", None, seed) for seed in (1, 1, 2)]
     assert [len(draw) for draw in draws] == [8, 8, 8]
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_heads_that_a_model_copies_by_stay(kept):
+def test_heads_that_a_model_copies_by_stay(remaining):
     copying = {"arch": "entmax_copy_transformer", "copy_heads": "1,3", "copy_layer": -1}
     state = state_of(trained(**copying), **copying)
     for seed in range(4):
-        of_cross = kept(state, "cross=2", "random", None, seed) & {*HEADS[16:]}
+        of_cross = remaining(state, "cross=2", "random", None, seed) & {*HEADS[16:]}
         assert of_cross == {Head("cross", 1, 1), Head("cross", 1, 3)}
 
 
@@ -115,9 +115,9 @@ def test_the_command_gives_what_the_whole_model_gives_without_the_others(tmp_pat
         ("loss", [], "no such number of one model's heads"),
     ],
 )
-def test_evidence_that_is_not_of_every_head_of_the_model_is_refused(by, document, message, kept):
+def test_evidence_that_lacks_heads_of_the_model_is_refused(by, document, message, remaining):
     with pytest.raises(ValueError, match=rf"--by {by}: .*evidence\.json .*{message}"):
-        kept(state_of(trained()), "8", by, document)
+        remaining(state_of(trained()), "8", by, document)
 
 
 def test_what_prune_does_not_know_to_be_of_which_head_is_refused_where_heads_go():

@@ -14,7 +14,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
-from tests.support import TINY, build_model, logits, said, sample, spread_scores, tiny_task
+from tests.support import TINY, build_model, logits, sample, search, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -84,7 +84,7 @@ def rebuilt(state):
 
 
 def translations(model):
-    return said(model, sample(), max_len_b=7, digits=4)
+    return search(model, sample(), max_len_b=7, digits=4)
 
 
 def without(model, heads):
@@ -184,10 +184,10 @@ def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
     for (_, _, one), (_, _, other) in zip(
         attention_modules(gated), attention_modules(smaller), strict=True
     ):
-        kept = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
-        if kept.any():
-            assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, kept])
-            assert torch.equal(other.q_proj.weight, one.q_proj.weight[kept])
+        remaining = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
+        if remaining.any():
+            assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, remaining])
+            assert torch.equal(other.q_proj.weight, one.q_proj.weight[remaining])
 
 
 def test_a_pruned_checkpoint_can_be_pruned_again():

@@ -24,9 +24,9 @@ def test_killed_jobs_end_as_one_that_was_not_and_one_that_loses_something_is_tol
         words = ["soak.sh", "--kills", "3", "--seed", "3", "--kinds", kind]
         monkeypatch.setattr(sys, "argv", [*words, "--output", str(tmp_path / kind)])
         assert soak.main() == status
-        told = capsys.readouterr()
-        assert f"kills ({kind} " in told.out
-        assert ("new is missing" in told.err) == bool(status)
+        output = capsys.readouterr()
+        assert f"kills ({kind} " in output.out
+        assert ("new is missing" in output.err) == bool(status)
         assert bool(list((tmp_path / kind / "killed").iterdir())) == bool(status)
 
 

@@ -34,7 +34,7 @@ def commands(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("system", "gpu", "asked", "build"),
+    ("system", "gpu", "requested", "build"),
     [
         ("Linux", "echo 'GPU 0: NVIDIA H100'", "", "cuda"),
         ("Linux", "exit 9", "", "cpu"),
@@ -44,13 +44,13 @@ def commands(tmp_path):
     ],
 )
 def test_the_build_of_torch_is_that_for_the_machine_or_the_one_asked_for(
-    commands, system, gpu, asked, build
+    commands, system, gpu, requested, build
 ):
-    if os.path.exists("/dev/nvidia0") and not asked and build == "cpu":
+    if os.path.exists("/dev/nvidia0") and not requested and build == "cpu":
         pytest.skip("this machine has a GPU, and a machine without is meant")
     commands("uname", f"echo {system}")
     path = commands("nvidia-smi", gpu)
-    result = shell("torch_build", PATH=path, TORCH_BUILD=asked)
+    result = shell("torch_build", PATH=path, TORCH_BUILD=requested)
     assert (result.stdout.strip(), result.stderr) == (build, "")
 
 
@@ -67,7 +67,7 @@ esac
 
 
 @pytest.mark.parametrize(
-    ("build", "present", "cpu_status", "asked", "said"),
+    ("build", "present", "cpu_status", "requested", "messages"),
     [
         ("cpu", "", "0", ["torch==2.13.0+cpu"], ["some 200 MB to download"]),
         (
@@ -80,7 +80,7 @@ esac
     ],
 )
 def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
-    tmp_path, commands, build, present, cpu_status, asked, said
+    tmp_path, commands, build, present, cpu_status, requested, messages
 ):
     (tmp_path / "constraints.txt").write_text("torch==2.13.0\ntorchaudio==2.11.0\n")
     (tmp_path / "bin").mkdir()
@@ -91,9 +91,9 @@ def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
     environment = {"PATH": path, "TORCH": present, "LOG": str(log), "CPU_STATUS": cpu_status}
     result = shell(f"install_torch {tmp_path} {tmp_path} {build}", **environment)
     assert result.returncode == 0, result.stderr
-    assert [line.split()[-1] for line in log.read_text().splitlines()] == asked
-    assert result.stdout.count("==> install") == len(said)
-    for text in said:
+    assert [line.split()[-1] for line in log.read_text().splitlines()] == requested
+    assert result.stdout.count("==> install") == len(messages)
+    for text in messages:
         assert text in result.stdout
 
 

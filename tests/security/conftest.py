@@ -3,21 +3,21 @@ import logging
 import pytest
 import torch
 
-from tests.security import good
+from tests.security import harmless
 
 
 @pytest.fixture(scope="session")
 def attack_data(tmp_path_factory):
     """Binarised data of the corpus."""
     folder = tmp_path_factory.mktemp("attacks") / "data"
-    good.write_data(folder)
+    harmless.write_data(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def good_state(attack_data):
     """A checkpoint with nothing bad in it, as torch reads it."""
-    return good.harmless(attack_data)
+    return harmless.harmless(attack_data)
 
 
 @pytest.fixture(scope="session")

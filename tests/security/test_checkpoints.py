@@ -11,8 +11,8 @@ from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.fairseq_patches.installing import LOADING
 from fairseq_entmax.fairseq_patches.literals import read_literal
 from tests.commands import USER_DIR, run
-from tests.security import corpus, roads
-from tests.security.good import LANGUAGES
+from tests.security import corpus, load_paths
+from tests.security.harmless import LANGUAGES
 
 # What torch says of how to turn its safe loading off, or to widen it
 ADVICE = ("weights_only", "Weights only", "add_safe_globals", "likely succeed", "safe_globals")
@@ -49,17 +49,17 @@ def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
 ):
     mark = tmp_path / "mark"
     path = corpus.write(kind, good_state, tmp_path, mark)
-    for road in roads.IN_PROCESS if kind in EVERY_WAY else SOME_WAYS:
-        said = ""
+    for road in load_paths.IN_PROCESS if kind in EVERY_WAY else SOME_WAYS:
+        output = ""
         try:
-            roads.IN_PROCESS[road](path, attack_data, good_file)
+            load_paths.IN_PROCESS[road](path, attack_data, good_file)
         except Exception as error:  # of fairseq's own too, where it finds a text for a number
-            said = "".join(traceback.format_exception(error))
-        said += "".join(capfd.readouterr())
+            output = "".join(traceback.format_exception(error))
+        output += "".join(capfd.readouterr())
         assert not mark.exists(), road
-        assert not any(advice in said for advice in ADVICE), road
+        assert not any(advice in output for advice in ADVICE), road
         if kind not in corpus.READ_AS_PLAIN_VALUES:
-            assert f"refused to load {path}: it" in said, road
+            assert f"refused to load {path}: it" in output, road
 
 
 @pytest.mark.parametrize("kind", ["pickle_open", "pickle_of_old_torch"])
@@ -70,18 +70,18 @@ def test_neither_the_environment_nor_a_file_that_settings_name_goes_round_safe_l
     path = corpus.write(kind, good_state, tmp_path, tmp_path / "mark")
     for road in ("load_checkpoint", "load_checkpoint_to_cpu"):
         with pytest.raises(UnsafeCheckpointError):
-            roads.IN_PROCESS[road](path, None, None)
+            load_paths.IN_PROCESS[road](path, None, None)
     for module in LOADING:
         with pytest.raises(UnsafeCheckpointError, match="could run code"):
             sys.modules[module].torch.load(str(path), map_location="cpu")
     assert not (tmp_path / "mark").exists()
 
 
-@pytest.mark.parametrize("road", roads.IN_PROCESS)
+@pytest.mark.parametrize("road", load_paths.IN_PROCESS)
 def test_a_good_checkpoint_goes_every_way(road, attack_data, good_state, good_file, tmp_path):
     state = {**good_state, "extra_state": {"ema": good_state["model"]}}
     torch.save(state, tmp_path / "good.pt")
-    roads.IN_PROCESS[road](tmp_path / "good.pt", attack_data, good_file)
+    load_paths.IN_PROCESS[road](tmp_path / "good.pt", attack_data, good_file)
 
 
 SLICE = {
@@ -101,7 +101,7 @@ def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
 ):
     mark = tmp_path / "mark"
     path = corpus.write(SLICE[command], good_state, tmp_path, mark)
-    result = roads.command(command, path, attack_data, good_file)
+    result = load_paths.command(command, path, attack_data, good_file)
     assert result.returncode == 2, result.stderr[-2000:]
     last = result.stderr.strip().splitlines()[-1]
     assert "error: refused to load" in last or "is not a plain value" in last

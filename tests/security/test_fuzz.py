@@ -13,7 +13,7 @@ from argparse import Namespace
 import torch
 
 from fairseq_entmax import checkpoints
-from tests.security import corpus, roads
+from tests.security import corpus, load_paths
 
 NUMBER = int(os.environ.get("FAIRSEQ_ENTMAX_FUZZ", "150"))
 PIECES = (
@@ -53,7 +53,7 @@ def changed(chance, state, mark):
         arch = chance.choice(["transformer", "fconv", "lstm", "lightconv", "transformer_lm"])
         state["cfg"]["model"]._name = state["cfg"]["model"].arch = arch
     for _ in range(chance.choice([1, 1, 2])):
-        group, name = chance.choice(roads.settings_of(state))
+        group, name = chance.choice(load_paths.settings_of(state))
         if chance.random() < 0.4:
             group = vars(state["cfg"]["model"])
             name = chance.choice(["encoder_layers", "adaptive_softmax_cutoff"])
@@ -71,17 +71,17 @@ def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
     loaded = 0
     for _ in range(NUMBER):
         torch.save(changed(chance, good_state, str(mark)), path)
-        said = ""
+        message = ""
         try:
             checkpoints.load_checkpoint(str(path))
         except ValueError as error:
-            said = str(error)
-        if said:
-            assert str(path) in said
-            assert "\n" not in said
+            message = str(error)
+        if message:
+            assert str(path) in message
+            assert "\n" not in message
         else:
             loaded += 1
             with contextlib.suppress(Exception):  # fairseq's own, of settings that do not fit
-                roads.IN_PROCESS["TransformerModel"](path, attack_data, good_file)
+                load_paths.IN_PROCESS["TransformerModel"](path, attack_data, good_file)
         assert not mark.exists()
     assert loaded > 0

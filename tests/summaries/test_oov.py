@@ -120,9 +120,9 @@ def test_the_output_of_fairseq_generate_is_restored_line_by_line(files, tmp_path
         order=[2, 0, 1],
     )
     assert (tmp_path / "out").read_text() == expected
-    told = capsys.readouterr()
-    assert "1 of 4 markers stand for no word of their source" in told.err
-    assert told.out.startswith("3 words restored")
+    output = capsys.readouterr()
+    assert "1 of 4 markers stand for no word of their source" in output.err
+    assert output.out.startswith("3 words restored")
     bare = "".join(line for line in GENERATED.splitlines(True) if not line.startswith("S-"))
     files |= written(tmp_path, generated=bare)
     assert main(restore_words(files, tmp_path, "--overwrite")) == 0

@@ -110,9 +110,9 @@ def test_two_systems_are_held_against_each_other_document_by_document(files, tmp
 def test_what_is_likely_not_meant_is_told(files, tmp_path, capsys):
     files |= written(tmp_path, plain=lines(["", "<unk-3> sat", *FIRST[2:]]))
     assert main(["rouge", files["plain"], "--text", "--reference", files["reference"]]) == 0
-    told = capsys.readouterr().err
-    assert "1 of 12 summaries of" in told
-    assert "have markers such as <unk-0>: restore them with fairseq-entmax oov restore" in told
+    output = capsys.readouterr().err
+    assert "1 of 12 summaries of" in output
+    assert "have markers such as <unk-0>: restore them with fairseq-entmax oov restore" in output
 
 
 def test_the_best_hypothesis_is_taken_after_detokenization(tmp_path):

@@ -58,5 +58,5 @@ def test_a_wrong_option_is_refused_before_a_model_is_loaded(data, tmp_path):
     unread.write_text("no model")
     result = generate(data, unread, TASK, "--no-repeat-ngram-except=☃", check=False)
     assert result.returncode == 2
-    said = result.stderr.splitlines()[-1]
-    assert said.startswith("fairseq-generate: error: --no-repeat-ngram-except got '☃', which is n")
+    error = result.stderr.splitlines()[-1]
+    assert error.startswith("fairseq-generate: error: --no-repeat-ngram-except got '☃', which is n")

@@ -22,7 +22,7 @@ from claims.record import PACKED, read_object, read_record
 TABLE, ANALYSIS = "claims.md", "analysis.json"
 
 
-def write_kept(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
+def write_documents(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
     """Write one analysis of runs of a corpus, each ``CORPUS/RUN``, and the ablation of each."""
     documents = [read_object(record / f"{name}{PACKED}") for name in names]
     analyses = [one["analysis"] for one in documents]
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     folder = options.output or options.record
     with one_sentence():
         if options.runs:
-            print(*write_kept(options.record, options.runs.split(","), folder), sep="\n")
+            print(*write_documents(options.record, options.runs.split(","), folder), sep="\n")
             return
         if options.figure:
             from claims.figure import draw

@@ -99,7 +99,7 @@ def _position(head: Head) -> float:
     return head.value("relative_position")
 
 
-def _of_neighbours(found: Finding, runs: Sequence[Run], left: Sequence[set[str]] = ()) -> Finding:
+def _neighbours(found: Finding, runs: Sequence[Run], remaining: Sequence[set[str]] = ()) -> Finding:
     """A finding on heads that look at neighbours: undecided where there is none."""
     such = [
         {head.name for head in run.each_head(*OF_PAPER) if _position(head) >= RELATIVE_POSITION}
@@ -108,22 +108,22 @@ def _of_neighbours(found: Finding, runs: Sequence[Run], left: Sequence[set[str]]
     having = sum(map(len, such))
     often = f"look at neighbours for {100 * RELATIVE_POSITION:.0f} % of the queries"
     found = found.beside(f"{having} heads of {len(runs)} models {often}")
-    if left:
-        both = (len(one & names) for one, names in zip(such, left, strict=True))
+    if remaining:
+        both = (len(one & names) for one, names in zip(such, remaining, strict=True))
         found = found.beside(f"{sum(both)} of them are left")
     return found if having else found.but(UNDECIDED, f"no heads {often}")
 
 
 def position_matters(corpus: Corpus, model: str) -> Finding:
     runs = corpus.of(model=model, **PLAIN)
-    return _of_neighbours(_costs(runs, OF_PAPER, _position), runs)
+    return _neighbours(_costs(runs, OF_PAPER, _position), runs)
 
 
-def position_kept(corpus: Corpus, model: str) -> Finding:
+def position_remains(corpus: Corpus, model: str) -> Finding:
     pairs = measures.pruned_with_baseline(corpus, model, ALL)
     found = measures.survivors(pairs, OF_PAPER, lambda head: head.attention, _position)
-    left = [measures.left_in(pruned) for pruned, _ in pairs]
-    return _of_neighbours(found, [baseline for _, baseline in pairs], left)
+    remaining = [measures.remaining_heads(pruned) for pruned, _ in pairs]
+    return _neighbours(found, [baseline for _, baseline in pairs], remaining)
 
 
 def zeros(corpus: Corpus) -> Finding:

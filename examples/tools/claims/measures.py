@@ -203,7 +203,7 @@ def require_equal_updates(pairs: Pairs) -> None:
             )
 
 
-def left_in(run: Run) -> set[str]:
+def remaining_heads(run: Run) -> set[str]:
     return {head.name for head in run.each_head()}
 
 
@@ -214,9 +214,9 @@ def survivors(
     score: Callable[[Head], float],
 ) -> Finding:
     """How often a head that pruning left had more of a score than one of its group that it removed."""
-    left = {baseline.run: left_in(pruned) for pruned, baseline in pairs}
+    names = {baseline.run: remaining_heads(pruned) for pruned, baseline in pairs}
     heads = [head for _, baseline in pairs for head in baseline.each_head(*attentions)]
-    strata = statistics.strata_of(heads, group, score, lambda h: float(h.name in left[h.run.run]))
+    strata = statistics.strata_of(heads, group, score, lambda h: float(h.name in names[h.run.run]))
     missing = "pruning left all of the heads that are compared with each other, or none"
     return of_heads(statistics.superiority(strata), missing, SMALL_SUPERIORITY)
 

@@ -124,18 +124,18 @@ def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
 
 def by_chance(corpora: Sequence[Corpus], findings: Findings) -> str:
     """How many of the verdicts chance alone is to be expected to have made."""
-    said = []
+    sentences = []
     for corpus in corpora:
         own = [each[corpus.name] for claim, each in findings if not claim.counted]
         tested = [found for found in own if found.test != "–"]
         decided = sum(found.decision.verdict not in OPEN for found in tested)
-        said.append(
+        sentences.append(
             f"of {corpus.name}, {decided} of {len(tested)} rows that were tested are decided, and chance "
             f"alone is to be expected to decide about {words.number(LEVEL * len(tested), 1)} if nothing of "
             "what the rows ask were so, and fewer the more of it is"
         )
     return (
-        f"Rows are not corrected for one another. With tests at {LEVEL:g}, {'; '.join(said)}. Rows that count "
+        f"Rows are not corrected for one another. With tests at {LEVEL:g}, {'; '.join(sentences)}. Rows that count "
         "heads by a threshold are not among them."
     )
 
@@ -145,20 +145,20 @@ def _details(findings: Findings) -> list[str]:
     for paper, entries in groupby(findings, key=lambda entry: entry[0].paper):
         rows = [["claim, and what is measured", "values", "test", "verdict", "why"]]
         for claim, each in entries:
-            said = [(one.values, one.test, *one.decision) for one in each.values()]
+            texts = [(one.values, one.test, *one.decision) for one in each.values()]
             cells = (
-                _cell(dict(zip(each, column, strict=True))) for column in zip(*said, strict=True)
+                _cell(dict(zip(each, column, strict=True))) for column in zip(*texts, strict=True)
             )
             rows.append([f"**{claim.text}** ({claim.source})<br>{claim.measure}", *cells])
         parts += [f"### {paper[0].upper()}{paper[1:]}", _table(rows)]
     return parts
 
 
-def _cell(said: Mapping[str, str]) -> str:
+def _cell(texts: Mapping[str, str]) -> str:
     """What each corpus says, under one another; once where all say the same."""
-    if len(set(said.values())) == 1:
-        return next(iter(said.values()))
-    return "<br>".join(f"*{name}*: {text}" for name, text in said.items())
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "<br>".join(f"*{name}*: {text}" for name, text in texts.items())
 
 
 def _run_rows(corpus: Corpus) -> list[list[str]]:

@@ -210,15 +210,15 @@ def roles_relevant(corpus: Corpus, model: str) -> Finding:
 # --- section 6: pruning -------------------------------------------------------
 
 
-def roles_left(corpus: Corpus, model: str) -> Finding:
+def remaining_roles(corpus: Corpus, model: str) -> Finding:
     pairs = pruned_with_baseline(corpus, model, ALL)
     both = [[roles.encoder_roles(run) for run in pair] for pair in pairs]
-    left = [(len(before), len(before & after)) for after, before in both if before]
-    if not left:
+    counts = [(len(before), len(before & after)) for after, before in both if before]
+    if not counts:
         without = roles.without_roles([baseline for _, baseline in pairs])
         raise NothingToJudge(f"before pruning {without}")
-    decision = rules.in_each([had == has for had, has in left], "all roles left")
-    return Finding(decision, "; ".join(f"{has} of {had} left" for had, has in left), "counted")
+    decision = rules.in_each([had == has for had, has in counts], "all roles left")
+    return Finding(decision, "; ".join(f"{has} of {had} left" for had, has in counts), "counted")
 
 
 def roles_survive(corpus: Corpus, model: str, budget: str) -> Finding:
@@ -230,14 +230,14 @@ def roles_survive(corpus: Corpus, model: str, budget: str) -> Finding:
     return found.but(UNDECIDED, f"before pruning {roles.without_roles(baselines)}")
 
 
-def positional_kept(corpus: Corpus, model: str) -> Finding:
+def positional_remain(corpus: Corpus, model: str) -> Finding:
     draws = []
     for pruned, baseline in pruned_with_baseline(corpus, model, ALL):
         heads = {head.name: roles.is_positional(head) for head in baseline.each_head(ENCODER_SELF)}
-        left = heads.keys() & measures.left_in(pruned)
-        kept = sum(heads[name] for name in left)
+        remaining = heads.keys() & measures.remaining_heads(pruned)
+        both = sum(heads[name] for name in remaining)
         draws.append(
-            statistics.Draw(baseline.seed, len(heads), sum(heads.values()), len(left), kept)
+            statistics.Draw(baseline.seed, len(heads), sum(heads.values()), len(remaining), both)
         )
     tested = statistics.chosen_more_often(draws)
     found = measures.of_heads(tested, NO_POSITIONAL, measures.SMALL_SHARE, words.signed)
@@ -290,19 +290,19 @@ def scratch(corpus: Corpus, model: str) -> Finding:
     return found.beside(f"{pairs[0][0].updates} and {pairs[0][1].updates} updates in all")
 
 
-Left = Mapping[str, int]  # of each attention, how many heads
+Counts = Mapping[str, int]  # of each attention, how many heads
 
 
-def _left(pairs: Pairs) -> list[Left]:
+def _counts(pairs: Pairs) -> list[Counts]:
     return [{name: sum(run.heads[name]) for name in ATTENTIONS} for run, _ in pairs]
 
 
-def _counted(left: Sequence[Left]) -> str:
+def _counted(counts: Sequence[Counts]) -> str:
     """Such as ``encoder-self 6, 5, 7; decoder-self 9, 9, 8; cross 9, 10, 9 heads``."""
-    return f"{words.listed({name: words.counts([own[name] for own in left]) for name in ATTENTIONS})} heads"
+    return f"{words.listed({name: words.counts([own[name] for own in counts]) for name in ATTENTIONS})} heads"
 
 
-def _left_more(pairs: Pairs, left: Sequence[Left], contests: Sequence[tuple[str, str]]) -> Finding:
+def _remain(pairs: Pairs, counts: Sequence[Counts], contests: Sequence[tuple[str, str]]) -> Finding:
     """Whether heads of one attention are left more often than those of another, in each contest."""
 
     def shown(values: Sequence[float]) -> str:
@@ -311,10 +311,10 @@ def _left_more(pairs: Pairs, left: Sequence[Left], contests: Sequence[tuple[str,
     found = {}
     for one, other in contests:
         draws = []
-        for (_, run), own in zip(pairs, left, strict=True):
+        for (_, run), own in zip(pairs, counts, strict=True):
             ours, theirs = sum(run.heads[one]), sum(run.heads[other])
-            kept = own[one]
-            draws.append(statistics.Draw(run.seed, ours + theirs, ours, kept + own[other], kept))
+            both = own[one] + own[other]
+            draws.append(statistics.Draw(run.seed, ours + theirs, ours, both, own[one]))
         tested = statistics.chosen_more_often(draws)
         missing = "the models have one attention alone"
         found[f"{one} against {other}"] = measures.of_heads(
@@ -326,12 +326,12 @@ def _left_more(pairs: Pairs, left: Sequence[Left], contests: Sequence[tuple[str,
 def encoder_first(corpus: Corpus, model: str) -> Finding:
     pairs = pruned_with_baseline(corpus, model, ALL)
     points = [half_closed(*pair) for pair in pairs]
-    found = _left_more(pairs, points, [(name, ENCODER_SELF) for name in (DECODER_SELF, CROSS)])
-    values = f"{_counted(points)} open; {found.values}; at the end {_counted(_left(pairs))} left"
+    found = _remain(pairs, points, [(name, ENCODER_SELF) for name in (DECODER_SELF, CROSS)])
+    values = f"{_counted(points)} open; {found.values}; at the end {_counted(_counts(pairs))} left"
     return found._replace(values=values)
 
 
-def half_closed(pruned: Run, baseline: Run) -> Left:
+def half_closed(pruned: Run, baseline: Run) -> Counts:
     """How many heads were open when first half of all were closed: at the start none is closed, and
     at the end the budget decides. Means over some updates are rounded to whole heads."""
     whole = sum(sum(layers) for layers in baseline.heads.values())
@@ -343,18 +343,18 @@ def half_closed(pruned: Run, baseline: Run) -> Left:
 
 def cross_last(corpus: Corpus, model: str) -> Finding:
     pairs = pruned_with_baseline(corpus, model, ALL)
-    left = _left(pairs)
-    found = _left_more(pairs, left, [(CROSS, name) for name in (ENCODER_SELF, DECODER_SELF)])
-    return found._replace(values=f"{_counted(left)} left; {found.values}")
+    counts = _counts(pairs)
+    found = _remain(pairs, counts, [(CROSS, name) for name in (ENCODER_SELF, DECODER_SELF)])
+    return found._replace(values=f"{_counted(counts)} left; {found.values}")
 
 
 def decoder_layers(corpus: Corpus, model: str) -> Finding:
     runs = [pruned for pruned, _ in pruned_with_baseline(corpus, model, ALL)]
     layers = {}
     for name in (DECODER_SELF, CROSS):
-        left = [run.heads[name] for run in runs]
-        if not all(map(sum, left)):
+        counts = [run.heads[name] for run in runs]
+        if not all(map(sum, counts)):
             raise NothingToJudge(f"a model has no head of {name} left")
-        layers[name] = numpy.array([numpy.average(range(len(n)), weights=n) for n in left])
+        layers[name] = numpy.array([numpy.average(range(len(n)), weights=n) for n in counts])
     found = measures.more(layers[CROSS] - layers[DECODER_SELF], 0.1)
     return found.beside(", ".join(f"{name} {own.mean():.2f}" for name, own in layers.items()))

@@ -167,13 +167,13 @@ def _score_all(
     args: Namespace, scorer: Scorer, removals: Sequence[Removal], journal: Journal
 ) -> None:
     """Score the unchanged model and every removal that the journal lacks."""
-    left = [removal for removal in [(), *removals] if names_of(removal) not in journal.finished]
-    total = len(left) * len(scorer.ids) * scorer.passes
+    remaining = [one for one in [(), *removals] if names_of(one) not in journal.finished]
+    total = len(remaining) * len(scorer.ids) * scorer.passes
     shown = loading.shows_progress(args)
     with watched(None, "ablate", total, shown, "sentences") as progress:
-        for number, removal in enumerate(left, start=1):
+        for number, removal in enumerate(remaining, start=1):
             name = f"without {text_of(names_of(removal))}" if removal else "unchanged"
-            progress.set_description(f"{number}/{len(left)} {name}", refresh=False)
+            progress.set_description(f"{number}/{len(remaining)} {name}", refresh=False)
             journal.add(names_of(removal), scorer.score(removal, progress.update))
 
 

@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.head_order import Line, lines_of_checkpoint
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.passes.collect import ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, evenly_spread
 from fairseq_entmax.analysis.passes.statistics import MeasuredLayer
-from fairseq_entmax.analysis.start_and_end import Line, lines_of_checkpoint
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.models.head_record import DIGITS, read_record

@@ -12,7 +12,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
 from fairseq_entmax.analysis.measures.base import JsonSchema
-from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES
+from fairseq_entmax.analysis.measures.model_measures import MODEL_MEASURES
 
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
 WIDTH = 140

@@ -44,7 +44,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             last = [_positional(layers), *[_copying(layers)] * copies]
             rows.append([*first, attention, *means, *last])
             first = ["", "", ""]
-    table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
+    table = text_table(rows, left_aligned=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
     records = (
         f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports have "
         f"no course of {name}"

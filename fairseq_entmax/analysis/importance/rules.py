@@ -80,7 +80,7 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
 
 
 def residual(relevance: Tensor, stream: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-    """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``."""
+    """Relevance of ``stream + added``, to the two; where both are 0 it goes to ``stream``."""
     total = stream.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
     return relevance - to_added, to_added

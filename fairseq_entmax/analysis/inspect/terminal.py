@@ -55,7 +55,7 @@ def _table(look: Sentence, attention: str, layer: int | None, head: int | None, 
         # A mean is 0 only where every head is: its zeros are told of the heads instead
         zeros = "" if len(weights) > 1 and not one.zeros else _zeros(one)
         rows.append([one.token, *cells, *[""] * (most - len(cells)), zeros])
-    return "\n".join([*title, text_table(rows, left=range(most + 1))])
+    return "\n".join([*title, text_table(rows, left_aligned=range(most + 1))])
 
 
 def _zeros_of_heads(attention: str, weights: Tensor) -> str:

@@ -15,7 +15,7 @@ from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, A
 from fairseq_entmax.analysis.data.batch import Batch
 from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.measures.linguistic import TO_DEPENDENT, TO_HEAD
-from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES, Predictions
+from fairseq_entmax.analysis.measures.model_measures import MODEL_MEASURES, Predictions
 from fairseq_entmax.analysis.measures.rows import Sums
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import likelihood

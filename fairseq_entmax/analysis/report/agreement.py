@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fairseq_entmax.analysis.head_order import spearman
 from fairseq_entmax.analysis.report.ablation_table import LOSS
-from fairseq_entmax.analysis.start_and_end import spearman
 from fairseq_entmax.attentions import ATTENTIONS
 
 COMPARED = ("relevance", "gradient", "confidence")

@@ -19,7 +19,7 @@ from fairseq_entmax.analysis.report import (
     figures_values,
 )
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, vl_convert
-from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, heads_left
+from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, remaining_heads
 from fairseq_entmax.files import check_target
 
 _NAMED = 12
@@ -39,7 +39,7 @@ _DRAWN = (
 def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> list[Figure]:
     """Every figure that the analysis has numbers for, each with a name of its own."""
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
-    return drawn + ([*bleu_by_heads(pruning), *heads_left(pruning)] if pruning else [])
+    return drawn + ([*bleu_by_heads(pruning), *remaining_heads(pruning)] if pruning else [])
 
 
 def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:

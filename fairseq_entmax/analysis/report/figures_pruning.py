@@ -84,7 +84,7 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
     return rows if any(row["kind"] in ("pruned", "scratch") for row in rows) else []
 
 
-def heads_left(pruning: list[dict[str, Any]]) -> list[Figure]:
+def remaining_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     """How many heads each attention, and each layer of it, has left of how many in all."""
     rows: list[Row] = [
         {
@@ -92,11 +92,11 @@ def heads_left(pruning: list[dict[str, Any]]) -> list[Figure]:
             "model": row["model"],
             "all": sum(sum(row[a]) for a in ATTENTIONS),
         }
-        | {"attention": attention, "layer": layer, "left": left}
+        | {"attention": attention, "layer": layer, "left": remaining}
         for row in pruning
         if row["model"].endswith(("baseline", "pruned")) and not row["model"].startswith("encoder")
         for attention in ATTENTIONS
-        for layer, left in enumerate(row[attention])
+        for layer, remaining in enumerate(row[attention])
     ]
     if all(row["model"] == "baseline" for row in rows):
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fairseq_entmax.analysis.measures.of_models import MODEL_MEASURES
+from fairseq_entmax.analysis.measures.model_measures import MODEL_MEASURES
 
 Model = dict[str, Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.document.summary import missing_records
+from fairseq_entmax.analysis.head_order import RESOLUTIONS, RankCorrelation, rank_correlation
 from fairseq_entmax.analysis.measures import importance_measures
-from fairseq_entmax.analysis.start_and_end import RESOLUTIONS, StartAndEnd, rank_correlation
 
 Row = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
         yield {"model": number, "name": name, "text": text}
 
 
-def _meaning(compared: StartAndEnd) -> str:
+def _meaning(compared: RankCorrelation) -> str:
     name, value = compared.name, compared.of_model
     if value is None:
         return f"No correlation: {compared.reason()}."

@@ -256,15 +256,15 @@ class BatchSearch:
         )
         finished = []
         for place, hypotheses in enumerate(sentences):
-            kept = (
+            chosen = (
                 self._choose(place, hypotheses) if zeros[place] or self.cut[place] else hypotheses
             )
-            is_cut = all(hypothesis.get("unfinished", False) for hypothesis in kept)
+            is_cut = all(hypothesis.get("unfinished", False) for hypothesis in chosen)
             is_exact = exact[place] and not is_cut and not self.is_sampling
-            for hypothesis in kept:
+            for hypothesis in chosen:
                 hypothesis.setdefault("unfinished", False)
                 hypothesis.update(exact_search=is_exact, impossible_prefix=forced[place])
-            finished.append(kept)
+            finished.append(chosen)
             is_sparse = zeros[place] and (no_end[place] or is_exact)
             self.counts.add(SearchCounts(1, is_exact, is_sparse, is_cut, forced[place] > 0))
         return finished

@@ -40,13 +40,13 @@ class Exactness:
         if not self.exact[places].any():
             return
         is_full = self.ended[places] >= self.beam_size
-        kept = ends | (goes_on & ~is_full[:, None])
+        remaining = ends | (goes_on & ~is_full[:, None])
         # Groups of a diverse search may hold the same hypothesis: it counts once
         same = (tokens[:, :, None] == tokens[:, None]).all(dim=-1) & live[:, None]
         first = same.int().argmax(dim=2)  # of the hypotheses with these words
         is_first = first == torch.arange(self.beam_size, device=first.device)
         possible = (lprobs > IMPOSSIBLE).sum(dim=2) * (live & is_first)
         names = first.gather(1, beams) * lprobs.size(2) + words
-        is_again = (names[:, :, None] == names[:, None]) & kept[:, None]
-        kept &= ~is_again.tril(diagonal=-1).any(dim=2)
-        self.exact[places] &= possible.sum(dim=1) == kept.sum(dim=1)
+        is_again = (names[:, :, None] == names[:, None]) & remaining[:, None]
+        remaining &= ~is_again.tril(diagonal=-1).any(dim=2)
+        self.exact[places] &= possible.sum(dim=1) == remaining.sum(dim=1)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fairseq_entmax.kernels import attention as of_any
 from fairseq_entmax.kernels.attention import Backend, Inputs
-from fairseq_entmax.kernels.dropout import least_kept
+from fairseq_entmax.kernels.dropout import least_word
 from fairseq_entmax.kernels.inputs import (
     ScoreSettings,
     dense_rows,
@@ -68,7 +68,7 @@ def _shape(
     if settings.dropout:
         assert settings.seed is not None
         share = settings.dropout
-        drops = (int(settings.seed), least_kept(share), 1 / (1 - share))
+        drops = (int(settings.seed), least_word(share), 1 / (1 - share))
     return _SHAPE.pack(
         *(*sizes, settings.scale),
         *(address(epsilon), address(padding), address(mask), int(settings.causal), *drops),
@@ -91,14 +91,14 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     _, heads, _, keys, head_dim = sizes
     output, epsilon = _empty_like(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
     blocks, threads = _blocks_and_threads(sizes)
-    starts = support = kept = None
+    starts = support = pieces = None
     failed = 0
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
         if keys <= FEW_KEYS:
             support = _empty(blocks * lanes() * keys)
         else:
-            kept = (ctypes.c_void_p * max(blocks, 1))()
+            pieces = (ctypes.c_void_p * max(blocks, 1))()
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
@@ -106,15 +106,15 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         failed = library().entmax_attention_forward(
             _shape(sizes, settings, epsilon, padding, mask),
             *[_matrices(one, head_dim) for one in (*inputs[:3], output)],
-            *(address(starts), kept, *_addresses(support), threads),
+            *(address(starts), pieces, *_addresses(support), threads),
         )
     if starts is None:
         check(failed)
         return output, ()
-    if kept is not None:
+    if pieces is not None:
         support = _empty(0 if failed else int(starts[-1]))
         places = (None, None) if failed else _addresses(support)
-        library().entmax_attention_take(kept, address(starts), len(kept), *places)
+        library().entmax_attention_take(pieces, address(starts), len(pieces), *places)
     check(failed)
     assert support is not None
     if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
@@ -134,7 +134,7 @@ def _addresses(support: Tensor | None) -> tuple[int, int]:
 
 
 def _backward(
-    inputs: Inputs, output: None, kept: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
+    inputs: Inputs, output: None, saved: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
     # Hooks on what is saved may give it back in other places
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
@@ -148,7 +148,7 @@ def _backward(
         gradients += struct.pack("P", address(for_epsilon))
         # The support has what masks leave
         shape = _shape(sizes, inputs.settings, epsilon, None, None)
-        starts, support = (tensor.contiguous() for tensor in kept)
+        starts, support = (tensor.contiguous() for tensor in saved)
         for_scores = torch.empty(support.size(1))
         weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
         failed = library().entmax_attention_backward(
@@ -165,4 +165,4 @@ def _backward(
 
 
 # As fairseq_entmax.kernels.attention.attention
-attention = functools.partial(of_any.attention, Backend(_forward, _backward, takes_joined=True))
+attention = functools.partial(of_any.attention, Backend(_forward, _backward, supports_joined=True))

@@ -5,7 +5,7 @@
 
 typedef struct {
     int64_t seed;
-    uint32_t least_kept; /* the first word of a weight that stays is no less */
+    uint32_t least_word; /* the first word of a weight that stays is no less */
     float factor;        /* of those that stay; 0 where there is no dropout */
 } Dropout;
 
@@ -47,7 +47,7 @@ static inline vec dropout_factors(const Dropout *dropout, int64_t first, ivec of
     words one = ((words)offsets & low) + (uint64_t)first, other = ((words)offsets >> 32) + (uint64_t)first;
     one = first_words(one, dropout->seed), other = first_words(other, dropout->seed);
     word_vec found = (word_vec)((one & low) | (other << 32));
-    return ZERO_UNLESS((ivec)(found >= dropout->least_kept), all(dropout->factor));
+    return ZERO_UNLESS((ivec)(found >= dropout->least_word), all(dropout->factor));
 }
 
 /* weights = probs times what dropout makes of those with the numbers first + offsets; `grads`, if not null, times

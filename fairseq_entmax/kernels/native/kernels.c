@@ -120,10 +120,10 @@ int entmax_loss_backward(const float *scores, const int64_t *target, double epsi
  * The work of the forward pass is cut into blocks of LANES queries, of one head after the other. starts: (sentences,
  * heads, queries up to a multiple of LANES) and one more, where the support of each query starts and that of the last
  * ends; null if there is no backward pass. The keys of the support, int32, and their probabilities go to keys and
- * probs, if these are not null and as long as all can be; else kept, one for each block and null before, gets memory
+ * probs, if these are not null and as long as all can be; else pieces, one for each block and null before, gets memory
  * with those of its queries, which entmax_attention_take frees. */
 int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
-                             int64_t *starts, void **kept, int32_t *keys, float *probs, int threads)
+                             int64_t *starts, void **pieces, int32_t *keys, float *probs, int threads)
 {
     int failed = 0;
     long blocks = up_to_lanes(shape->queries) / LANES, all_blocks = shape->sentences * shape->heads * blocks;
@@ -144,9 +144,9 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
             /* What a thread finds is one piece, which begins where it is if all before has all keys */
             if (keys && place < 0) place = (int64_t)one * LANES * shape->keys;
             if (keys) places[one] = place, place = store_support(&rows, found, keys, probs, place);
-            else if (kept && (kept[one] = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)))))
-                store_support(&rows, found, kept[one], (float *)kept[one] + found, 0);
-            else failed |= kept != 0;
+            else if (pieces && (pieces[one] = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)))))
+                store_support(&rows, found, pieces[one], (float *)pieces[one] + found, 0);
+            else failed |= pieces != 0;
             for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = numbers[k];
         }
         free_rows(&rows);
@@ -166,15 +166,15 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
 
 /* Frees what entmax_attention_forward kept of its blocks, after a copy of the keys and probabilities to where each
  * of its queries starts, if `keys` is not null. */
-int entmax_attention_take(void **kept, const int64_t *starts, long blocks, int32_t *keys, float *probs)
+int entmax_attention_take(void **pieces, const int64_t *starts, long blocks, int32_t *keys, float *probs)
 {
     for (long one = 0; one < blocks; one++) {
-        if (keys && kept[one]) {
+        if (keys && pieces[one]) {
             int64_t start = starts[one * LANES], number = starts[(one + 1) * LANES] - start;
-            memcpy(keys + start, kept[one], number * sizeof(int32_t));
-            memcpy(probs + start, (int32_t *)kept[one] + number, number * sizeof(float));
+            memcpy(keys + start, pieces[one], number * sizeof(int32_t));
+            memcpy(probs + start, (int32_t *)pieces[one] + number, number * sizeof(float));
         }
-        free(kept[one]);
+        free(pieces[one]);
     }
     return 0;
 }

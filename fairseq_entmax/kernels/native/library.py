@@ -72,14 +72,14 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
         command = _compiler()
         name = f"entmax-{_key(command)}.so"
         folder = cache_folder()
-        if not _is_own(folder):
+        if not _is_private(folder):
             logger.warning(
                 "the alpha-entmax kernel is compiled for this process alone, as others can write to "
                 "%s: name a folder of your own in %s",
                 *(folder, VARIABLE),
             )
-            with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as own:
-                return _compiled(command, Path(own), name)
+            with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as temporary:
+                return _compiled(command, Path(temporary), name)
         with _locked(folder):
             with contextlib.suppress(OSError, AttributeError):  # not there, damaged, or cut
                 return with_types(folder / name)
@@ -98,7 +98,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def _is_own(folder: Path) -> bool:
+def _is_private(folder: Path) -> bool:
     """Whether this user alone can write to a folder: a library runs with all that its user may do."""
     status = folder.stat()
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

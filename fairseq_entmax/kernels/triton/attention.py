@@ -90,7 +90,7 @@ def _masks(settings: ScoreSettings) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _backward(
-    inputs: Inputs, output: Tensor, kept: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
+    inputs: Inputs, output: Tensor, saved: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
     query, key, value = (dense_rows(tensor) for tensor in inputs[:3])
     padding, mask = _masks(inputs.settings)
@@ -99,7 +99,7 @@ def _backward(
     # As the output lies in memory
     grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
     output = output.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
-    statistics, support = (tensor.contiguous() for tensor in kept)
+    statistics, support = (tensor.contiguous() for tensor in saved)
     grads = [positions_first(tensor) for tensor in (query, key, value)]
     rows = query.new_zeros(query.shape[:3], dtype=torch.float32) if for_epsilon else None
     if output.numel() and key.size(2):

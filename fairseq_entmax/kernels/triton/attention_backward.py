@@ -38,7 +38,7 @@ def backward_queries_kernel(
     output_ptr, statistics_ptr, support_ptr, grad_ptr, middle_ptr, grad_query_ptr, grad_alpha_ptr,
     query_batch, query_head, query_row, key_batch, key_head, key_row,
     value_batch, value_head, value_row, epsilon_head, mask_row,
-    heads, pairs, queries, keys, scale, seed_low, seed_high, least, kept,
+    heads, pairs, queries, keys, scale, seed_low, seed_high, least, keep_scale,
     KIND: tl.constexpr, DROPOUT: tl.constexpr, FOR_ALPHA: tl.constexpr,
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -103,7 +103,7 @@ def backward_queries_kernel(
             p, s, log2_p = power(base, inverse[:, None], KIND)
             factors = factors_of(
                 pair, row[:, None], column[None, :], queries, keys,
-                seed_low, seed_high, least, kept, DROPOUT,
+                seed_low, seed_high, least, keep_scale, DROPOUT,
             )  # fmt: skip
             centred = dot(grad, tl.trans(value), PRECISION) * factors - mean[:, None]
             moved = s * centred
@@ -134,7 +134,7 @@ def backward_keys_kernel(
     statistics_ptr, support_ptr, grad_ptr, middle_ptr, grad_key_ptr, grad_value_ptr,
     query_batch, query_head, query_row, key_batch, key_head, key_row,
     value_batch, value_head, value_row, epsilon_head, mask_row,
-    heads, pairs, queries, keys, scale, seed_low, seed_high, least, kept,
+    heads, pairs, queries, keys, scale, seed_low, seed_high, least, keep_scale,
     KIND: tl.constexpr, DROPOUT: tl.constexpr,
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -185,7 +185,7 @@ def backward_keys_kernel(
             p, s, _ = power(base, inverse[None, :], KIND)
             factors = factors_of(
                 pair, row[None, :], column[:, None], queries, keys,
-                seed_low, seed_high, least, kept, DROPOUT,
+                seed_low, seed_high, least, keep_scale, DROPOUT,
             )  # fmt: skip
             grad_value += dot((p * factors).to(grad.dtype), grad, PRECISION)
             grad_probs = dot(value, tl.trans(grad), PRECISION) * factors

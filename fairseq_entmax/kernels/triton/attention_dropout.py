@@ -24,18 +24,18 @@ def numbers_of(share: float, seed: Tensor | None) -> tuple[int, int, int, float]
     if not share or seed is None:
         return 0, 0, 0, 1.0
     number = int(seed.item())
-    words = (number & _WORD, (number >> 32) & _WORD, dropout.least_kept(share))
+    words = (number & _WORD, (number >> 32) & _WORD, dropout.least_word(share))
     low, high, least = (word - 2**32 if word >= 2**31 else word for word in words)
     return low, high, least, 1.0 / (1.0 - share)
 
 
 @triton.jit
-def drawn(number, seed_low, seed_high, least, kept):
-    """What weights with such numbers, int64, are multiplied by: 0 or ``kept``."""
+def drawn(number, seed_low, seed_high, least, keep_scale):
+    """What weights with such numbers, int64, are multiplied by: 0 or ``keep_scale``."""
     low = number.to(tl.uint32)
     high = (number >> 32).to(tl.uint32)
     none = tl.zeros_like(low)
     key_low = seed_low.to(tl.uint32, bitcast=True)
     key_high = seed_high.to(tl.uint32, bitcast=True)
     word, _, _, _ = tl.philox_impl(low, high, none, none, key_low, key_high, _ROUNDS)
-    return tl.where(word >= least.to(tl.uint32, bitcast=True), kept, 0.0)
+    return tl.where(word >= least.to(tl.uint32, bitcast=True), keep_scale, 0.0)

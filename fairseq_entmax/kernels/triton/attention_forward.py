@@ -146,11 +146,11 @@ def scores_from(
 
 @triton.jit
 def factors_of(
-    pair, row, column, queries, keys, seed_low, seed_high, least, kept, DROPOUT: tl.constexpr
+    pair, row, column, queries, keys, seed_low, seed_high, least, keep_scale, DROPOUT: tl.constexpr
 ):
     """What dropout multiplies the weights of a tile by; ``row`` and ``column`` as in :func:`scores_of`."""
     if DROPOUT:
-        return drawn((pair * queries + row) * keys + column, seed_low, seed_high, least, kept)
+        return drawn((pair * queries + row) * keys + column, seed_low, seed_high, least, keep_scale)
     else:
         return 1.0
 
@@ -161,7 +161,7 @@ def forward_kernel(
     output_ptr, statistics_ptr, support_ptr,
     query_batch, query_head, query_row, key_batch, key_head, key_row,
     value_batch, value_head, value_row, epsilon_head, mask_row,
-    heads, pairs, queries, keys, scale, seed_low, seed_high, least, kept,
+    heads, pairs, queries, keys, scale, seed_low, seed_high, least, keep_scale,
     KIND: tl.constexpr, DROPOUT: tl.constexpr,
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
@@ -210,7 +210,7 @@ def forward_kernel(
             store_support(support_ptr, near, first, 0, queries, keys, BLOCK_M, BLOCK_N)
         p *= factors_of(
             pair, row[:, None], column[None, :], queries, keys,
-            seed_low, seed_high, least, kept, DROPOUT,
+            seed_low, seed_high, least, keep_scale, DROPOUT,
         )  # fmt: skip
         value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
         output = dot(p.to(value.dtype), value, PRECISION)
@@ -257,7 +257,7 @@ def forward_kernel(
                 store_support(support_ptr, near, first, start, queries, keys, BLOCK_M, BLOCK_N)
             p *= factors_of(
                 pair, row[:, None], column[None, :], queries, keys,
-                seed_low, seed_high, least, kept, DROPOUT,
+                seed_low, seed_high, least, keep_scale, DROPOUT,
             )  # fmt: skip
             value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
             output += dot(p.to(value.dtype), value, PRECISION)

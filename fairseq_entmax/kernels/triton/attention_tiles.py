@@ -43,15 +43,15 @@ def forward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Til
     Sizes are the largest with which the compiler for an H100 keeps a tile in registers, or nearly
     so: its report of what it spills, not a timing, chose them.
     """
-    width, block, is_wide = block_of(head_dim), block_of(keys), item_bytes > 2
-    most = MOST_KEYS_IN_REGISTERS // 2 if is_wide else MOST_KEYS_IN_REGISTERS
+    width, block, is_full_precision = block_of(head_dim), block_of(keys), item_bytes > 2
+    most = MOST_KEYS_IN_REGISTERS // 2 if is_full_precision else MOST_KEYS_IN_REGISTERS
     whole = block <= most and block * width * item_bytes <= MOST_BYTES_OF_KEYS
     if not whole:
         block = LONG_BLOCK if width * item_bytes <= 512 else LONG_BLOCK // 2
     rows = 64
-    if is_wide and whole and block * width * item_bytes == MOST_BYTES_OF_KEYS:
+    if is_full_precision and whole and block * width * item_bytes == MOST_BYTES_OF_KEYS:
         rows = 16
-    elif block > (64 if is_wide else 128) or width * item_bytes >= 512:
+    elif block > (64 if is_full_precision else 128) or width * item_bytes >= 512:
         rows = 32
     rows = min(rows, block_of(queries))
     warps = 8 if block > 64 or width * item_bytes >= 512 else _warps(rows, max(block, width))

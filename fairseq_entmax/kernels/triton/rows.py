@@ -93,8 +93,8 @@ def gradients(
     for_scores = torch.empty_like(probs) if wanted[0] else None
     for_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None
     if probs.numel() and any(wanted[:2]):
-        asked = {"FOR_SCORES": wanted[0], "FOR_ALPHA": wanted[1]}
-        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_alpha, **asked)
+        requested = {"FOR_SCORES": wanted[0], "FOR_ALPHA": wanted[1]}
+        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_alpha, **requested)
     return for_scores, for_alpha, None
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention import Heads, attention_modules, give_heads, transformer_layers
+from fairseq_entmax.attention import Heads, attention_modules, every_attention, give_heads
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
 from fairseq_entmax.mappings import Mapping, strengths
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
@@ -172,7 +172,7 @@ class AttentionHeads(Feature):
     def attach(self, model: Any, args: Any) -> None:
         """Give every attention of a model that fairseq built its mapping and heads."""
         generator = torch.Generator().manual_seed(model.head_seed())
-        layers = list(transformer_layers(model))
+        layers = list(every_attention(model))
         missing = set(self.heads) - {attention for attention, *_ in layers}
         if getattr(args, "no_cross_attention", False):
             missing.discard(CROSS)
@@ -190,7 +190,7 @@ class AttentionHeads(Feature):
         with compat.stopping_command():
             _share_parameters(model)
 
-    def saved(self) -> dict[str, Any]:
+    def recorded_options(self) -> dict[str, Any]:
         return heads_options(self.heads)
 
     def _mapping_option(self, attention: str) -> str:
@@ -201,11 +201,11 @@ class AttentionHeads(Feature):
     def _mappings(self, args: Any, attention: str) -> list[LayerSpec]:
         """The mapping of each layer of an attention."""
         option = self._mapping_option(attention)
-        (layers, kept), named = _layers(args, attention), getattr(self, option)
-        if kept and named.is_list:
-            named = replace(named, layers=_of_kept(named.layers, layers, kept))
+        (layers, remaining), named = _layers(args, attention), getattr(self, option)
+        if remaining and named.is_list:
+            named = replace(named, layers=_of_remaining(named.layers, layers, remaining))
         try:
-            mappings: list[LayerSpec] = named.of_layers(len(kept) if kept else layers)
+            mappings: list[LayerSpec] = named.of_layers(len(remaining) if remaining else layers)
             return mappings
         except ValueError as error:
             raise ValueError(f"{option_name(option)} ({attention} attention): {error}") from None
@@ -213,12 +213,12 @@ class AttentionHeads(Feature):
     def _heads(self, args: Any, attention: str) -> list[int]:
         """The number of heads of each layer of an attention."""
         option = HEADS_OPTIONS[attention]
-        layers, kept = _layers(args, attention)
+        layers, remaining = _layers(args, attention)
         most, counts = self.places[attention], getattr(self, option)
-        number = len(kept) if kept else layers
+        number = len(remaining) if remaining else layers
         if counts is None:
             return [most] * number
-        counts = counts * number if len(counts) == 1 else _of_kept(counts, layers, kept)
+        counts = counts * number if len(counts) == 1 else _of_remaining(counts, layers, remaining)
         if len(counts) != number:
             raise ValueError(
                 f"{option_name(option)}: {len(counts)} numbers of heads for {number} layers, in "
@@ -235,21 +235,21 @@ class AttentionHeads(Feature):
 def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
     """The number of layers, and those that ``--encoder-layers-to-keep`` and its like keep of them.
 
-    fairseq sets the number to that of the layers kept, once it builds such a model.
+    fairseq sets the number to that of the remaining layers, once it builds such a model.
     """
     side = SIDES[attention]
-    kept = getattr(args, f"{side}_layers_to_keep", None)
-    kept = kept.split(",") if isinstance(kept, str) else kept or []
-    return int(getattr(args, f"{side}_layers")), [int(number) for number in kept]
+    remaining = getattr(args, f"{side}_layers_to_keep", None)
+    remaining = remaining.split(",") if isinstance(remaining, str) else remaining or []
+    return int(getattr(args, f"{side}_layers")), [int(number) for number in remaining]
 
 
-def _of_kept(entries: list[Any], layers: int, kept: list[int]) -> list[Any]:
-    """Of a list for all layers, that for the layers kept; a list for these stays."""
-    if not kept or len(entries) == len(kept):
+def _of_remaining(entries: list[Any], layers: int, remaining: list[int]) -> list[Any]:
+    """Of a list for all layers, that for the remaining layers; a list for these stays."""
+    if not remaining or len(entries) == len(remaining):
         return entries
-    if len(entries) != layers and not (layers == len(kept) and len(entries) > max(kept)):
+    if len(entries) != layers and not (layers == len(remaining) and len(entries) > max(remaining)):
         return entries
-    return [entries[layer] for layer in kept]
+    return [entries[layer] for layer in remaining]
 
 
 def _share_parameters(model: Any) -> None:

@@ -62,5 +62,5 @@ class SparseOutput(Feature):
         if self.loss_alpha_warmup_updates and self.output_alpha != SOFTMAX:
             model.output_rise = Rise(self.loss_alpha_warmup_updates)
 
-    def saved(self) -> dict[str, Any]:
+    def recorded_options(self) -> dict[str, Any]:
         return {} if self.output_alpha == SOFTMAX else {"output_alpha": self.output_alpha}

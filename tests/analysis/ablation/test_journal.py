@@ -29,9 +29,9 @@ def test_a_line_cut_anywhere_is_dropped_and_what_was_added_is_read_back_exactly(
     for size in (0, 1, *around):
         path.write_bytes(whole[:size])
         with Journal(str(path), SETTINGS) as journal:
-            kept = sum(end <= size for end in ends[1:])
-            assert journal.finished == dict(list(REMOVALS.items())[:kept])
-            for heads, scores in list(REMOVALS.items())[kept:]:
+            finished = sum(end <= size for end in ends[1:])
+            assert journal.finished == dict(list(REMOVALS.items())[:finished])
+            for heads, scores in list(REMOVALS.items())[finished:]:
                 journal.add(heads, scores)
         assert path.read_bytes() == whole
 

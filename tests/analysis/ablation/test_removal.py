@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax.analysis.ablation.removal import Scorer, names_of, text_of, without_heads
 from fairseq_entmax.head_names import parse_heads
 from fairseq_entmax.pruning import prune_state
-from tests.analysis.brute_force import said_of_targets
+from tests.analysis.brute_force import target_log_probs
 from tests.pruning.test_surgery import (
     ALL,
     PRENORM,
@@ -123,8 +123,8 @@ def test_losses_and_references_have_the_order_of_the_data_set():
     assert found.ids == [0, 1, 2, 3, 4, 5]
     model.double()
     for sample in batches():
-        said = said_of_targets(model, sample)
-        for number, target, logs in zip(sample["id"], sample["target"], said, strict=True):
+        log_probs = target_log_probs(model, sample)
+        for number, target, logs in zip(sample["id"], sample["target"], log_probs, strict=True):
             assert scores.nll[number] == pytest.approx(-float(logs.sum()), rel=1e-5)
             assert found.target_tokens[number] == len(logs)
             text = " ".join(words[token] for token in target[: len(logs) - 1])

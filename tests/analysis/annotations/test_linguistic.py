@@ -155,7 +155,7 @@ def run(annotations, dictionary, examples, order, size):
         batch = annotations.batch(torch.tensor(ids), tokens)
         counts.update(batch)
         for attention, own in statistics.items():
-            is_left = attention == ENCODER_SELF  # padded so
+            pads_left = attention == ENCODER_SELF  # padded so
             queries = max(examples[i].weights[attention].size(1) for i in ids)
             weights = torch.zeros(len(ids), 3, queries, tokens.size(1))
             weights[..., -2] = 1.0  # rows of padding have weights too, which must not count
@@ -163,7 +163,7 @@ def run(annotations, dictionary, examples, order, size):
             for index, i in enumerate(ids):
                 found = examples[i].weights[attention]
                 rows, keys = found.shape[1:]
-                places = slice(queries - rows, None) if is_left else slice(rows)
+                places = slice(queries - rows, None) if pads_left else slice(rows)
                 weights[index, :, places] = 0.0
                 weights[index, :, places, -keys:] = found
                 real[index, places] = True

@@ -8,13 +8,13 @@ from fairseq_entmax.analysis import head_sensitivity, load_model, load_samples, 
 from fairseq_entmax.analysis.data.loading import load_dataset
 from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.inspect.inspector import look
-from tests.analysis.data_types import made
-from tests.analysis.data_types.made import CLASSES, MASKED, model_of
+from tests.analysis.data_types import small
+from tests.analysis.data_types.small import CLASSES, MASKED, model_of
 
 pytestmark = pytest.mark.slow
 
 TEXTS = 60
-PASS = {"features_only": True, "classification_head_name": made.HEAD}
+PASS = {"features_only": True, "classification_head_name": small.HEAD}
 
 
 def loaded(folder, name, task=CLASSES):
@@ -52,15 +52,15 @@ def test_loss_and_accuracy_are_those_of_the_masked_words(masked, of_masked, name
     with torch.no_grad():
         dataset = load_dataset(task, "valid")
         dataset.set_epoch(1)  # which words are masked depends on it
-        for sample in samples(dataset, range(len(made.LENGTHS)), torch.device("cpu")):
-            is_asked = sample["target"] != 1
-            logits = model(**sample["net_input"])[0][is_asked]
-            gold = sample["target"][is_asked]
+        for sample in samples(dataset, range(len(small.LENGTHS)), torch.device("cpu")):
+            is_masked = sample["target"] != 1
+            logits = model(**sample["net_input"])[0][is_masked]
+            gold = sample["target"][is_masked]
             words += len(gold)
             right += int((logits.argmax(-1) == gold).sum())
             loss += float(cross_entropy(logits, gold, reduction="sum")) if len(gold) else 0.0
     entry = model_of(of_masked, name)
-    assert 0 < words < sum(made.LENGTHS)
+    assert 0 < words < sum(small.LENGTHS)
     assert entry["accuracy"]["share"] == pytest.approx(right / words)
     assert entry["loss"] == pytest.approx(loss / words, rel=1e-5)
 
@@ -75,7 +75,7 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
 
     found = head_sensitivity(model, sample)["encoder-self"][1][0, 2]
     columns = model.encoder.sentence_encoder.layers[1].self_attn.out_proj.weight[:, 8:12]
-    assert float(found) == pytest.approx(made.slope(loss, columns), rel=1e-4)
+    assert float(found) == pytest.approx(small.slope(loss, columns), rel=1e-4)
 
 
 @pytest.mark.parametrize("data", ["labelled", "masked"])
@@ -110,5 +110,5 @@ def test_a_checkpoint_that_says_too_little_is_refused(labelled, tmp_path, capsys
     change(state["cfg"])
     torch.save(state, tmp_path / "m.pt")
     (tmp_path / "bin").symlink_to(labelled / "bin")
-    assert made.run("analyze", tmp_path, CLASSES, ["m"], tmp_path / "x") == 1
+    assert small.run("analyze", tmp_path, CLASSES, ["m"], tmp_path / "x") == 1
     assert expected in capsys.readouterr().err

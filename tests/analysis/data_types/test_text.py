@@ -19,11 +19,11 @@ from fairseq_entmax.analysis import (
 from fairseq_entmax.analysis.data.data_types.language_model import MAP_TOKENS
 from fairseq_entmax.analysis.data.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
-from tests.analysis.data_types import made
-from tests.analysis.data_types.made import LM, model_of
+from tests.analysis.data_types import small
+from tests.analysis.data_types.small import LM, model_of
 from tests.analysis.importance.test_relevance import lost
 
-TOKENS = sum(made.LENGTHS)
+TOKENS = sum(small.LENGTHS)
 # What heads may have or not, as the data has it
 DATA = {"final_punctuation", "question_word", "rare_word", "positional"}
 
@@ -45,14 +45,14 @@ def samples(task, split="valid"):
 def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_with(of_texts):
     data = of_texts["data"]
     assert data["kind"] == "text"
-    assert data["samples"] == {"break_mode": "none", "tokens": made.SAMPLE}
-    assert data["sentences"] == math.ceil(TOKENS / made.SAMPLE)
+    assert data["samples"] == {"break_mode": "none", "tokens": small.SAMPLE}
+    assert data["sentences"] == math.ceil(TOKENS / small.SAMPLE)
     assert data["target_tokens"] == TOKENS
     assert (data["source_tokens"], data["source_lang"], data["target_lang"]) == (None, None, None)
 
 
 def test_a_text_that_begins_with_a_mark_is_not_to_predict_it(texts, tmp_path):
-    analysis = made.analysed(texts, LM, ["entmax15"], tmp_path, "--add-bos-token", "--sentences=")
+    analysis = small.analysed(texts, LM, ["entmax15"], tmp_path, "--add-bos-token", "--sentences=")
     task = load_task(str(texts / "bin"), task=LM, checkpoint=str(texts / "entmax15.pt"))
     task.args.add_bos_token = True
     network, total = loaded(texts, task, "entmax15"), 0.0
@@ -138,13 +138,13 @@ def test_the_gradient_of_a_sparse_output_is_that_of_its_loss_and_finite(texts, t
         return entmax_loss(logits, sample["target"], 1.5).mean()
 
     found = head_sensitivity(model, sample)["decoder-self"][0][0, 1]
-    expected = made.slope(loss, model.decoder.layers[0].self_attn.out_proj.weight[:, 4:8])
+    expected = small.slope(loss, model.decoder.layers[0].self_attn.out_proj.weight[:, 4:8])
     assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_map_is_the_beginning_of_a_sample_and_of_its_map(texts, tmp_path):
     more = ("--gen-subset=long", "--tokens-per-sample=120", "--sentences=0")
-    (entry,) = made.analysed(texts, LM, ["entmax15"], tmp_path, *more)["maps"]
+    (entry,) = small.analysed(texts, LM, ["entmax15"], tmp_path, *more)["maps"]
     assert (len(entry["queries"]), entry["source"]) == (MAP_TOKENS, [])
     task = load_task(str(texts / "bin"), task=LM)
     task.args.tokens_per_sample = 120
@@ -170,14 +170,14 @@ def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
     ("folder", "task", "name", "head", "counted"),
     [
         ("texts", LM, "entmax15", "decoder-self:0.1", TOKENS),
-        ("labelled", made.CLASSES, "sparse", "encoder-self:0.1", 60),
+        ("labelled", small.CLASSES, "sparse", "encoder-self:0.1", 60),
     ],
 )
 def test_a_removed_head_is_scored_by_the_loss_of_the_analysis(
     folder, task, name, head, counted, request, tmp_path
 ):
     own, analysis = (request.getfixturevalue(one) for one in (folder, f"of_{folder}"))
-    assert made.run("ablate", own, task, [name], tmp_path / "x", f"--heads={head}") == 0
+    assert small.run("ablate", own, task, [name], tmp_path / "x", f"--heads={head}") == 0
     results = json.loads((tmp_path / "x" / "ablation.json").read_text())
     assert results["data"]["target_tokens"] == counted
     assert results["unchanged"]["bleu"] is None
@@ -199,9 +199,9 @@ def test_a_removed_head_is_scored_by_the_loss_of_the_analysis(
 def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
     command, folder, option, expected, request, tmp_path, capsys
 ):
-    task, name = {"texts": (LM, "entmax15"), "labelled": (made.CLASSES, "sparse")}[folder]
+    task, name = {"texts": (LM, "entmax15"), "labelled": (small.CLASSES, "sparse")}[folder]
     own = request.getfixturevalue(folder)
-    assert made.run(command, own, task, [name], tmp_path / "x", option) == 1
+    assert small.run(command, own, task, [name], tmp_path / "x", option) == 1
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
@@ -209,7 +209,7 @@ def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        ((made.CLASSES, "labels", "entmax15"), "does not say how many there are"),
+        ((small.CLASSES, "labels", "entmax15"), "does not say how many there are"),
         ((LM, "plain", "entmax15"), "give --task translation, or other data"),
         ((LM, "labels", "entmax15"), "give --task sentence_prediction, or other data"),
         ((LM, "bin", "translation"), "of models that translate or write summaries, and the data"),

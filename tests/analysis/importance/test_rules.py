@@ -34,6 +34,6 @@ def test_a_norm_and_a_sum_of_zeros_hand_each_unit_its_own_to_what_the_residual_t
     relevance = torch.tensor([[[0.1, 0.2, 0.3]]])
     assert torch.equal(rules.layer_norm(relevance, torch.zeros(1, 3)), relevance)
     relevance = torch.tensor([[[0.1, 0.2]]])
-    kept, added = rules.residual(relevance, torch.zeros(1, 2), torch.tensor([[0.0, 3.0]]))
-    assert torch.equal(kept, torch.tensor([[[0.1, 0.0]]]))
+    of_stream, added = rules.residual(relevance, torch.zeros(1, 2), torch.tensor([[0.0, 3.0]]))
+    assert torch.equal(of_stream, torch.tensor([[[0.1, 0.0]]]))
     assert torch.equal(added, torch.tensor([[[0.0, 0.2]]]))

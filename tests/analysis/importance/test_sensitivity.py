@@ -5,8 +5,8 @@ import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.attention import attention_modules
-from tests.analysis.brute_force import said_of_targets
-from tests.analysis.data_types.made import slope
+from tests.analysis.brute_force import target_log_probs
+from tests.analysis.data_types.small import slope
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().source_dictionary.pad()
@@ -46,7 +46,7 @@ def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
     assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
 
     def losses():
-        return torch.stack([-said.mean() for said in said_of_targets(model, sample)])
+        return torch.stack([-log_probs.mean() for log_probs in target_log_probs(model, sample)])
 
     for attention, layer, module in attention_modules(model):
         for head in range(module.num_heads):

@@ -107,10 +107,10 @@ def test_words_join_the_tokens_of_both_sides(tiny):
     assert joined.tokens == ["w1w2", "w3w4w6", "</s>"]
     assert joined.target_tokens == ["w1w4", "w5", "</s>"]
     assert joined.read_tokens == ["</s>", "w1w4", "w5"]
-    cross, wide = found.attention["cross"][0], joined.attention["cross"][0]
-    assert wide.shape == (4, 3, 3)
+    cross, of_words = found.attention["cross"][0], joined.attention["cross"][0]
+    assert of_words.shape == (4, 3, 3)
     by_hand = cross[:, :2, 2:5].sum(-1).mean(-1)
-    assert torch.allclose(wide[:, 0, 1], by_hand)
+    assert torch.allclose(of_words[:, 0, 1], by_hand)
     for layers in joined.attention.values():
         for one in layers:
             assert torch.allclose(one.sum(-1), torch.ones(one.shape[:2]))

@@ -51,7 +51,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ({"attention": "encoder-self"}, "'encoder-self': this model has cross"),
         ({"layer": 3}, "--layer got 3: cross has the layers 0 to 2"),
@@ -59,9 +59,9 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
         ({"top": 0}, "--top got 0"),
     ],
 )
-def test_what_is_not_there_is_refused(asked, message):
+def test_what_is_not_there_is_refused(requested, message):
     with pytest.raises(ValueError, match=message):
-        look().links(**asked)
+        look().links(**requested)
 
 
 def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():

@@ -65,8 +65,8 @@ def test_neighbours_are_tokens_beside_and_in_cross_the_words_said_last_now_and_n
             if own != head:
                 continue
             place = row.index(max(row))
-            said = [None, *TARGET[number], None, None][step : step + 3]
-            around = {word for word in said if word is not None and word > 3}
+            step_words = [None, *TARGET[number], None, None][step : step + 3]
+            around = {word for word in step_words if word is not None and word > 3}
             is_cross = attention == "cross"
             hits.append(SOURCE[number][place] in around if is_cross else abs(place - step) == 1)
         assert 0 < sum(hits) < len(hits)

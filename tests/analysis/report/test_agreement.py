@@ -29,12 +29,12 @@ def analysis():
 def ablated(analysis, change, model=0, score="loss", most=99):
     """The analysis with what a model loses without each head, a function of the head, of the first
     so many; one head's change is significant."""
-    entry, kept = analysis["models"][model], {}
+    entry, chosen = analysis["models"][model], {}
     for layer in entry["attentions"]:
-        for one in layer["heads"][: most - len(kept)]:
+        for one in layer["heads"][: most - len(chosen)]:
             head = Head(layer["attention"], layer["layer"], one["head"])
-            kept[head] = {score: change(one)}, [score] * (head == Head("cross", 1, 2))
-    return joined(analysis, {entry["name"]: kept})
+            chosen[head] = {score: change(one)}, [score] * (head == Head("cross", 1, 2))
+    return joined(analysis, {entry["name"]: chosen})
 
 
 def found(analysis):

@@ -4,7 +4,7 @@ import pytest
 
 from tests.analysis import brute_force
 from tests.analysis.report.browser import PHONE
-from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
+from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import (
     agrees,
     cell_texts,
@@ -38,10 +38,10 @@ def file(tmp_path_factory):
 
 def test_the_page_says_how_sure_its_numbers_are(opened, file):
     page = opened(file, viewport=PHONE)
-    said = page.locator("#evidence").inner_text()
+    shown = page.locator("#evidence").inner_text()
     for words in ("512 of 1,000", "± 0.012", "95 %", "alpha of entmax"):
-        assert words in said
-    assert "More sentences, by --relevance-sentences of analyze" in said
+        assert words in shown
+    assert "More sentences, by --relevance-sentences of analyze" in shown
     assert "half of the data has 14 to 40 tokens" in page.locator("#chosen").inner_text()
     assert "dense" in page.locator("#role-words").inner_text()
     width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")

@@ -31,8 +31,8 @@ def test_pointer_and_arrow_keys_show_the_weights_of_every_model_within_the_state
     for query in range(0, shape[0], 3):
         for place in range(1, shape[1], 4):
             point_at(page, 1, query, place)
-            said = f"predicting “{sentence['targets'][query]}” → “{sentence['source'][place]}”"
-            assert page.locator("#readout .tokens").inner_text() == said
+            text = f"predicting “{sentence['targets'][query]}” → “{sentence['source'][place]}”"
+            assert page.locator("#readout .tokens").inner_text() == text
             for model in range(3):
                 weight = weights_of(analysis, 0, model, "cross", 1, 1)[query, place]
                 assert agrees(shown_weight(page, model), weight)

@@ -114,10 +114,10 @@ def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis)
 
 
 def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_path):
-    wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
-    wide["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
-    wide["maps"][0]["source"][0] = "x" * 300
-    page = opened(write(tmp_path, wide, figures(wide)), viewport=PHONE)
+    analysis = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
+    analysis["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
+    analysis["maps"][0]["source"][0] = "x" * 300
+    page = opened(write(tmp_path, analysis, figures(analysis)), viewport=PHONE)
     overflow = "document.documentElement.scrollWidth - innerWidth"
     draw_every_figure(page)
     assert page.evaluate(overflow) <= 0
@@ -147,10 +147,10 @@ def test_a_large_report_has_its_figures_inside_their_boxes_and_screenshots_are_s
     page.locator("#figure-list .chart").first.focus()
     page.locator("#figure-list .chart svg.marks").first.wait_for()
     assert draw_every_figure(page) == 11
-    wide = page.locator("#figure-list .chart").evaluate_all(
+    cut_off = page.locator("#figure-list .chart").evaluate_all(
         "all => all.filter(c => c.scrollWidth > c.clientWidth + 1).map(c => c.ariaLabel)"
     )
-    assert wide == []
+    assert cut_off == []
     page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
     saved.append(save_screenshot(page, "phone-whole", tmp_path, full_page=True))
     assert all(path.stat().st_size > 10_000 for path in saved)

@@ -10,7 +10,7 @@ import vl_convert
 
 from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
 from fairseq_entmax.analysis.report.figures_maps import map_rows
-from tests.analysis.report.grouped import RUNS, give_groups
+from tests.analysis.report.equal_weights import RUNS, give_groups
 from tests.analysis.report.page_actions import head_of, weights_of
 from tests.analysis.report.synthetic import lose_head, synthetic_analysis
 

@@ -16,7 +16,7 @@ from fairseq_entmax.analysis.report.figures_heads import (
     dependency_offsets,
     functions_by_model,
 )
-from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, heads_left
+from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, remaining_heads
 from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import synthetic_analysis
@@ -222,7 +222,7 @@ def test_bleu_stands_over_the_heads_of_what_was_pruned():
 
 
 def test_heads_that_pruning_left_are_counted_by_attention_and_by_layer():
-    by_attention, by_layer = map(data, heads_left(PRUNING))
+    by_attention, by_layer = map(data, remaining_heads(PRUNING))
     assert by_attention == by_layer  # summed up where they are drawn
     found = {(r["mapping"], r["model"], r["attention"], r["layer"]): r["left"] for r in by_layer}
     assert {row["all"] for row in by_layer if row["model"].endswith("pruned")} == {7}
@@ -231,7 +231,7 @@ def test_heads_that_pruning_left_are_counted_by_attention_and_by_layer():
     # Of the baseline and what was pruned everywhere: not of an encoder alone, nor from scratch
     models = {(mapping, "baseline") for mapping in ("softmax", "entmax")}
     assert {key[:2] for key in found} == models | {("softmax", "all7-pruned"), pruned}
-    assert heads_left(PRUNING[:2]) == []
+    assert remaining_heads(PRUNING[:2]) == []
 
 
 def test_functions_are_counted_of_the_encoder_heads_that_a_model_has(small):

@@ -47,9 +47,9 @@ def test_the_command_writes_the_table_and_chosen_figures(analysis, tmp_path, mon
     )  # fmt: skip
     assert (tmp_path / "heads.csv").read_text(encoding="utf-8") == heads_csv(analysis)
     assert [path.name for path in (tmp_path / "f").iterdir()] == ["grid_density.svg"]
-    said = capsys.readouterr().out
-    assert "f: 1 figure as svg\n" in said
-    assert "heads.csv: a row for each of 36 heads" in said
+    output = capsys.readouterr().out
+    assert "f: 1 figure as svg\n" in output
+    assert "heads.csv: a row for each of 36 heads" in output
 
 
 def test_what_ablations_measured_is_in_the_table_and_has_a_grid(analysis):

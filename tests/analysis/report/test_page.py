@@ -11,7 +11,7 @@ import pytest
 from fairseq_entmax.analysis.document.maps import decoded_groups
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
+from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import decode_weights, lose_head, synthetic_analysis
 
@@ -174,8 +174,8 @@ def test_the_command_writes_the_page_and_says_where(folder, capsys):
     data = embedded(page)
     assert data["measure"] == "entropy"
     assert "diversity_by_layer" in {figure["name"] for figure in data["figures"]}
-    said = capsys.readouterr().out
-    assert re.search(r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", said)
+    output = capsys.readouterr().out
+    assert re.search(r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", output)
     assert sorted(path.name for path in folder.iterdir()) == ["analysis.json", "report.html"]
 
 

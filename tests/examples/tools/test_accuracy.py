@@ -22,8 +22,8 @@ def test_the_bootstrap_is_near_the_normal_interval_and_wider_where_examples_fall
 @pytest.fixture
 def folder(tmp_path):
     """Labels and the predictions of two models, of two groups."""
-    for name, said in (("first", "xyyy"), ("second", "xxxy")):
-        rows = "".join(f"{json.dumps({'predicted': label})}\n" for label in said)
+    for name, predicted in (("first", "xyyy"), ("second", "xxxy")):
+        rows = "".join(f"{json.dumps({'predicted': label})}\n" for label in predicted)
         (tmp_path / f"{name}.jsonl").write_text(rows)
     (tmp_path / "test.label").write_text("x\ny\nx\ny\n")
     (tmp_path / "test.group").write_text("1\n1\n2\n2\n")
@@ -46,10 +46,10 @@ def test_the_table_compares_models_with_the_first(folder, capsys):
 
 def test_what_is_told_of_a_model_is_read_again_and_other_labels_are_refused(folder, capsys):
     of(folder, folder / "first.jsonl")
-    told = capsys.readouterr().out
-    assert told.startswith("accuracy 75.00 % (3 of 4)\n")
-    assert "50.00 to 100.00 (bootstrap over 2 groups)" in told
-    (folder / "scores.txt").write_text(told)
+    output = capsys.readouterr().out
+    assert output.startswith("accuracy 75.00 % (3 of 4)\n")
+    assert "50.00 to 100.00 (bootstrap over 2 groups)" in output
+    (folder / "scores.txt").write_text(output)
     assert score_of("accuracy", folder / "scores.txt") == "75.00"
     (folder / "test.label").write_text("x\n")
     with pytest.raises(SystemExit):

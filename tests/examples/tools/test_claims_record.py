@@ -21,8 +21,8 @@ def test_updates_and_epochs_of_phases_count_on() -> None:
 
 def test_no_path_of_the_machine_is_kept() -> None:
     made = {"models": [{"checkpoint": "/a/b/runs/x/best.pt"}], "data": {"path": "/a/b/data-bin"}}
-    kept = without_places(made, Path("/a/b"))
-    assert kept == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
+    cleaned = without_places(made, Path("/a/b"))
+    assert cleaned == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
 
 
 def test_what_a_record_says_of_itself_is_kept_and_a_trial_is_not_mixed_with_it(

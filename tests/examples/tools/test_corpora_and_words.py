@@ -55,8 +55,8 @@ def test_pairs_are_added_to_what_is_there_with_single_spaces(
 def test_what_is_no_pair_is_left_out_and_counted_or_refused(tmp_path, capsys):
     tool(corpora, *archived(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n"))
     assert lines(tmp_path / "train.aa") == ["a"]
-    said = capsys.readouterr().out
-    assert "1 pairs; left out 2 with an empty side, 1 that are no UTF-8" in said
+    output = capsys.readouterr().out
+    assert "1 pairs; left out 2 with an empty side, 1 that are no UTF-8" in output
     arguments = archived(tmp_path, b"\xff\n", b"A\n", "--keep-empty")
     assert "sentence 1 of x/c.aa is no UTF-8" in refusal(capsys, corpora, *arguments)
     arguments = archived(tmp_path, b"a\nb\nc\n", b"A\n")
@@ -79,8 +79,8 @@ def test_a_file_may_have_several_names_and_one_that_is_missing_is_named_with_wha
     tool(corpora, *arguments)
     assert (lines(tmp_path / "p.aa"), lines(tmp_path / "p.bb")) == (["A"], ["B"])
     arguments[2] = "x/b.{lang}"
-    said = refusal(capsys, corpora, *arguments)
-    assert "no file x/b.aa, x/b.bb: it is another archive, which has x/new.aa, x/c.bb" in said
+    output = refusal(capsys, corpora, *arguments)
+    assert "no file x/b.aa, x/b.bb: it is another archive, which has x/new.aa, x/c.bb" in output
 
 
 def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):

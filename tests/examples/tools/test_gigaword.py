@@ -33,8 +33,8 @@ def test_words_are_in_small_letters_with_signs_and_lines_drawn_at_even_distances
 
 
 def test_the_splits_are_those_of_the_archive(text):
-    folder, said = text
-    assert said == [
+    folder, messages = text
+    assert messages == [
         f"train: {miniatures.TRAIN - 1} pairs; left out 1 with an empty side",
         f"valid: {miniatures.VALID} pairs",
         f"test: {miniatures.TEST} pairs",

@@ -1,6 +1,6 @@
 """What is written of a classified example, and which words are said to be selected."""
 
-from predictions import row_of, told
+from predictions import row_of, selected_words
 
 
 def test_a_row_has_the_words_with_a_weight_and_no_marks():
@@ -13,6 +13,6 @@ def test_a_row_has_the_words_with_a_weight_and_no_marks():
 def test_words_are_told_by_their_share_of_the_weight_of_each_label():
     selected = [[["x", 0.5], ["y", 0.5]], [["x", 1.0]], [["z", 1.0]]]
     rows = [{"words": 4, "selected": words} for words in selected]
-    assert told(rows, ["one", "one", "two"]) == (
+    assert selected_words(rows, ["one", "one", "two"]) == (
         "1.3 of 4.0 words on average\n  one: x 75.0%, y 25.0%\n  two: z 100.0%"
     )

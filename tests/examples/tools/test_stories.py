@@ -50,8 +50,8 @@ def test_pairs_are_in_the_order_of_the_list_and_those_without_a_side_are_counted
     out = tmp_path / "text"
     out.mkdir()
     listed = urls(tmp_path, "u1", "u3", "", "u2", "u4")  # an empty line names none
-    said = list(write_splits(out, archives, {"train": listed}))
-    assert said == ["train: 2 pairs; left out 2 without an article or a summary"]
+    messages = list(write_splits(out, archives, {"train": listed}))
+    assert messages == ["train: 2 pairs; left out 2 without an article or a summary"]
     assert lines(out / "train.article") == ["A.", "B."]
     assert lines(out / "train.story") == [first, second]
     assert lines(out / "train.summary") == ["<t> A first . </t> <t> A second! </t>"] * 2

@@ -212,19 +212,19 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
     long blocks = SENTENCES * HEADS * (up_to_lanes(of->queries) / LANES), most = blocks * LANES * of->keys;
     int64_t *starts = calloc(blocks * LANES + 1, sizeof(int64_t));
     int has_room = of->keys <= ROOM_FROM_THE_START;
-    void **kept = has_room ? 0 : calloc(blocks + 1, sizeof(void *));
+    void **pieces = has_room ? 0 : calloc(blocks + 1, sizeof(void *));
     int32_t *keys = has_room ? room(most * sizeof(int32_t)) : 0;
     float *probs = has_room ? room(most * sizeof(float)) : 0;
     Matrices output = positions_first(of->queries, of->size, 0);
-    check(!entmax_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &output, starts, kept, keys, probs, threads),
-          "memory");
+    check(!entmax_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &output, starts, pieces, keys, probs,
+                                    threads), "memory");
     long total = starts[blocks * LANES];
     check(total >= 0 && total <= most, "the length of the support");
     if (!has_room) {
         keys = room(total * sizeof(int32_t));
         probs = room(total * sizeof(float));
-        entmax_attention_take(kept, starts, blocks, keys, probs);
-        free(kept);
+        entmax_attention_take(pieces, starts, blocks, keys, probs);
+        free(pieces);
     }
     /* As long as the support, not longer */
     int32_t *own_keys = room(total * sizeof(int32_t));

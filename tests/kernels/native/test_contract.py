@@ -80,7 +80,7 @@ def test_losses(backend, smoothing, keys):
         number = len(scores)
         target = torch.randint(keys, (number,), generator=torch.Generator().manual_seed(keys))
         parts, saved = backend.losses(scores, target, epsilon, smoothing)
-        truth, wide = torch_losses.losses(scores.double(), target, epsilon, smoothing)
+        truth, true_saved = torch_losses.losses(scores.double(), target, epsilon, smoothing)
         given = {"scores": scores, "target": target[:, None].double()}
         assert_rows = contract.assert_rows
         assert_rows(parts.loss[:, None], truth.loss[:, None], 1e-5, given, 1e-5)
@@ -88,6 +88,6 @@ def test_losses(backend, smoothing, keys):
         grad = torch.randn(number, generator=torch.Generator().manual_seed(1))
         found = backend.gradients(scores, target, epsilon, smoothing, saved, grad)
         expected = torch_losses.gradients(
-            scores.double(), target, epsilon, smoothing, wide, grad.double()
+            scores.double(), target, epsilon, smoothing, true_saved, grad.double()
         )
         assert_rows(found, expected, 5e-6, given, 1e-5)

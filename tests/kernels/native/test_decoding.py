@@ -41,8 +41,8 @@ def of_source(shape, seed=0):
 def in_float64(query, key, value, epsilon, padding=None):
     """The output ``(hypotheses, heads, head_dim)`` and the probabilities; keys of each hypothesis."""
     hypotheses, heads, _, size = key.shape
-    wide = query.double().view(hypotheses, heads, 1, size)
-    scores = size**-0.5 * (wide @ key.double().mT)
+    queries = query.double().view(hypotheses, heads, 1, size)
+    scores = size**-0.5 * (queries @ key.double().mT)
     if padding is not None:
         scores = scores.masked_fill(padding[:, None, None], -torch.inf)
     probs = torch_ops.probabilities(scores, epsilon.double().view(-1, 1, 1))

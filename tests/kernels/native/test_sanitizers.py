@@ -100,11 +100,11 @@ def test_nothing_is_found_in_any_function_of_the_library(name, built):
     assert int(checks) > 100_000
 
 
-@pytest.mark.parametrize(("name", "wrong", "said"), PLANTED)
-def test_what_is_done_wrong_on_purpose_is_found(name, wrong, said, built):
+@pytest.mark.parametrize(("name", "wrong", "message"), PLANTED)
+def test_what_is_done_wrong_on_purpose_is_found(name, wrong, message, built):
     result = run(*built(name), wrong)
     assert result.returncode != 0
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_every_function_of_the_library_is_called():

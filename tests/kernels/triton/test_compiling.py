@@ -33,7 +33,7 @@ def test_a_gpu_without_room_for_it_is_left_out(major, kib, row_bytes, fits, monk
 
 FLOATS = dict.fromkeys(("epsilon_ptr", "mask_ptr", "statistics_ptr", "middle_ptr"), "*fp32")
 FLOATS |= {"grad_alpha_ptr": "*fp32", "padding_ptr": "*u8", "support_ptr": "*u8"}
-FLOATS |= {"scale": "fp32", "kept": "fp32"}
+FLOATS |= {"scale": "fp32", "keep_scale": "fp32"}
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 # Head dimension, kind of epsilon, lengths, and what is known when compiling: None or 1
 VARIANTS = [

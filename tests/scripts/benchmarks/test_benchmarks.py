@@ -48,9 +48,9 @@ def test_every_contender_is_timed_printed_and_written(
     report = report_of(name, monkeypatch, tmp_path, *words)
     found = report.get("results") or report["models"]
     assert len(found) == rows
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for row in found:
-        assert row[field] in said
+        assert row[field] in output
         for key, value in row.items():
             if key.endswith(("_ms", "_seconds", "ratio")):
                 numbers = value.values() if isinstance(value, dict) else [value]

@@ -41,7 +41,7 @@ class EncoderText(TextAlone):
         sizes, pad = numpy.array([len(one) for one in sources]), task.source_dictionary.pad()
         first = getattr(task.cfg, "init_token", task.source_dictionary.bos())
         source = fairseq_data.PrependTokenDataset(fairseq_data.ListDataset(sources, sizes), first)
-        targets = [self.nothing_asked(one) for one in source]
+        targets = [self.empty_target(one) for one in source]
         target = fairseq_data.ListDataset(targets, [len(one) for one in targets])
         parts = {
             "id": fairseq_data.IdDataset(),
@@ -53,7 +53,7 @@ class EncoderText(TextAlone):
         }
         return fairseq_data.NestedDictionaryDataset(parts, sizes=[source.sizes])
 
-    def nothing_asked(self, text: Tensor) -> Tensor:
+    def empty_target(self, text: Tensor) -> Tensor:
         """The target of a text of one's own."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class MaskedText(EncoderText):
         *("random_token_prob", "shorten_method", "shorten_data_split_list"),
     )
 
-    def nothing_asked(self, text: Tensor) -> Tensor:
+    def empty_target(self, text: Tensor) -> Tensor:
         return torch.full_like(text, NOTHING)
 
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
@@ -162,7 +162,7 @@ class LabelledText(EncoderText):
         )
         return output
 
-    def nothing_asked(self, text: Tensor) -> Tensor:
+    def empty_target(self, text: Tensor) -> Tensor:
         return torch.tensor([NOTHING])
 
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:

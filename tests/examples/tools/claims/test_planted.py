@@ -19,18 +19,18 @@ SPARSE = ("entmax", "entmax15", "sparsemax")
 
 
 @cache
-def kept():
+def recorded():
     return {one.name.removesuffix(PACKED): read_object(one) for one in RECORD.glob(f"*{PACKED}")}
 
 
 @cache
 def text_of(run):
-    return json.dumps(kept()[run])
+    return json.dumps(recorded()[run])
 
 
 def corpus(plant=None, **wanted):
     """The runs that are so (``size=["large"]``), each changed."""
-    chosen = [run for run, one in kept().items() if all(one[k] in v for k, v in wanted.items())]
+    chosen = [run for run, one in recorded().items() if all(one[k] in v for k, v in wanted.items())]
     documents = [json.loads(text_of(run)) for run in chosen]
     for document in documents:
         if plant is not None:
@@ -92,14 +92,14 @@ def rising(step, document):
             head["density"] = 0.5 + step * entry["layer"] + 0.001 * document["seed"]
 
 
-def best_are_left(sign, document):
+def best_remain(sign, document):
     """The heads that pruning leaves in any run of the seed are those of high (or low) scores."""
     if document["role"] == "trained":
-        pruned = kept()[f"{document['run']}-all24-pruned"]["kept"]
+        pruned = recorded()[f"{document['run']}-all24-pruned"]["kept"]
         for entry in entries(document):
-            left = pruned[entry["attention"]][entry["layer"]]
+            remaining = pruned[entry["attention"]][entry["layer"]]
             for number, head in enumerate(entry["heads"]):
-                score = 0.5 + sign * (0.2 if number in left else -0.2) + 0.001 * number
+                score = 0.5 + sign * (0.2 if number in remaining else -0.2) + 0.001 * number
                 head.update(relevance=score, confidence=score)
 
 
@@ -140,7 +140,7 @@ def syntactic(document):
 
 def translations(worse, document):
     """All translate alike, but for sparse and pruned models, which have fewer words right."""
-    rows = kept()["softmax-small-seed1"]["translation"]["sentences"]
+    rows = recorded()["softmax-small-seed1"]["translation"]["sentences"]
     changed = document["model"] != "softmax" or document["role"] in ("pruned", "scratch")
     if worse and changed:
         rows = [[*row[:2], *(number * 3 // 4 for number in row[2:6]), *row[6:]] for row in rows]
@@ -193,9 +193,9 @@ CASES = [
     ("voita.rare_words_relevant.softmax", RARE, LARGE, HOLDS),
     ("voita.syntactic.softmax", syntactic, LARGE, HOLDS),
     ("voita.roles_relevant.softmax", positional, LARGE, HOLDS),
-    ("voita.roles_left.softmax", positional, PRUNED, FAILS),
-    ("voita.relevance_survives.softmax", partial(best_are_left, 1), PRUNED, HOLDS),
-    ("voita.relevance_survives.softmax", partial(best_are_left, -1), PRUNED, FAILS),
+    ("voita.remaining_roles.softmax", positional, PRUNED, FAILS),
+    ("voita.relevance_survives.softmax", partial(best_remain, 1), PRUNED, HOLDS),
+    ("voita.relevance_survives.softmax", partial(best_remain, -1), PRUNED, FAILS),
     ("voita.pruned_wider.softmax", partial(translations, False), PRUNED, HOLDS),
     ("voita.pruned_wider.softmax", partial(translations, True), PRUNED, FAILS),
     ("voita.scratch.softmax", partial(translations, True), PRUNED, FAILS),

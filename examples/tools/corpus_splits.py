@@ -1,7 +1,7 @@
 """Training, validation and test text out of two files of one's own.
 
-own_splits.py text --languages de en --source corpus.de --target corpus.en
-own_splits.py text --languages de en --trainpref train --validpref valid --testpref test
+corpus_splits.py text --languages de en --source corpus.de --target corpus.en
+corpus_splits.py text --languages de en --trainpref train --validpref valid --testpref test
 
 writes {train,valid,test}.{de,en} into the folder, in the order of the files; with - in the place of a
 folder, prints a checksum of the files. What has no files of its own is drawn from the training text by a
@@ -137,8 +137,8 @@ def make(options: argparse.Namespace) -> dict[str, list[Pair]]:
             number = len(before) - len(splits[split])
             say(f"{split}: left out {number:,} pairs that share a side with {' or '.join(others)}")
     share = min(MOST_DRAWN, len(splits["train"]) // LEAST_SHARE)
-    asked = {"valid": options.valid or share, "test": options.test or share}
-    wanted = {split: number for split, number in asked.items() if split not in splits}
+    requested = {"valid": options.valid or share, "test": options.test or share}
+    wanted = {split: number for split, number in requested.items() if split not in splits}
     return {**splits, **draw(splits["train"], wanted)} if wanted else splits
 
 

@@ -146,12 +146,12 @@ def classification_task(data):
 def slope(loss, columns, step=1e-6):
     """How fast a loss changes with a factor on a part of a weight, by finite differences."""
     losses = []
-    kept = columns.detach().clone()
+    original = columns.detach().clone()
     with torch.no_grad():
         for factor in (1 + step, 1 - step):
-            columns.copy_(kept * factor)
+            columns.copy_(original * factor)
             losses.append(loss())
-        columns.copy_(kept)
+        columns.copy_(original)
     return ((losses[0] - losses[1]).abs() / (2 * step)).tolist()
 
 

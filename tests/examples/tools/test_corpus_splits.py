@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from own_splits import main
+from corpus_splits import main
 
 from tests.examples.miniatures import lines
 
@@ -77,9 +77,9 @@ def test_training_pairs_that_share_a_side_with_given_files_are_left_out(tmp_path
     splits = split(tmp_path, *given)
     wanted = plain(range(50)), plain(range(60, 65)), plain(range(70, 75))
     assert (splits["train"], splits["valid"], splits["test"][:-1]) == wanted
-    said = capsys.readouterr().out
-    assert "train: left out 2 pairs that share a side with test or valid" in said
-    assert "valid: left out 2 pairs that share a side with test\n" in said
+    output = capsys.readouterr().out
+    assert "train: left out 2 pairs that share a side with test or valid" in output
+    assert "valid: left out 2 pairs that share a side with test\n" in output
 
 
 def test_what_has_no_files_is_drawn_from_pairs_that_are_not_in_the_given_ones(tmp_path):
@@ -101,13 +101,13 @@ def test_what_is_left_out_is_counted_by_its_reason_but_nothing_of_a_test(tmp_pat
     ]
     corpus(tmp_path, [*plain(range(60)), *odd])
     assert [pair for pair in together(split(tmp_path)) if pair in odd] == [odd[-1]]
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for number, reason in (
         (2, "with an empty side"),
         (2, "longer than 200 words or 1,000 characters"),
         (1, "with one side over 10 times as long as the other"),
     ):
-        assert f"train: left out {number} of 66 pairs, {reason}" in said
+        assert f"train: left out {number} of 66 pairs, {reason}" in output
     test = [("", "empty source"), ("x " * 250, "y " * 250), ("a", "b" * 100)]
     corpus(tmp_path, test, "test")
     found = split(tmp_path, "--testpref", str(tmp_path / "test"))["test"]
@@ -147,6 +147,6 @@ def test_what_cannot_be_split_is_refused_in_a_sentence(
         (tmp_path / "corpus.de").write_bytes(german)
     with pytest.raises(SystemExit):
         split(tmp_path, *options)
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert message in output
+    assert output.count("\n") == 1

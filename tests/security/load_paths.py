@@ -12,7 +12,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import USER_DIR, run
-from tests.security.good import LANGUAGES
+from tests.security.harmless import LANGUAGES
 
 
 def _pretrained(model):
@@ -22,7 +22,7 @@ def _pretrained(model):
     return load
 
 
-def _own(*arguments):
+def _package_command(*arguments):
     """A command of this package; @ is the checkpoint, % the data, and + a new place."""
 
     def load(path, data, good):
@@ -55,11 +55,11 @@ IN_PROCESS = {
     "moving_averages": lambda path, *_: checkpoint_utils.load_ema_from_checkpoint(str(path)),
     "EntmaxTransformerModel": _pretrained(EntmaxTransformerModel),
     "TransformerModel": _pretrained(TransformerModel),
-    "alpha": _own("alpha", "@"),
-    "prune": _own("prune", "@", "--heads=cross:0.1", "--output", "+"),
-    "print_config": _own("prune", "@", "--print-config"),
-    "analyze": _own("analyze", "%", "--path", "@", "--output", "+", "--cpu"),
-    "ablate": _own("ablate", "%", "--path", "@", "--output", "+", "--cpu", *FEW),
+    "alpha": _package_command("alpha", "@"),
+    "prune": _package_command("prune", "@", "--heads=cross:0.1", "--output", "+"),
+    "print_config": _package_command("prune", "@", "--print-config"),
+    "analyze": _package_command("analyze", "%", "--path", "@", "--output", "+", "--cpu"),
+    "ablate": _package_command("ablate", "%", "--path", "@", "--output", "+", "--cpu", *FEW),
 }
 
 

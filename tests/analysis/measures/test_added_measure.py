@@ -95,11 +95,11 @@ def test_the_schema_the_document_and_the_report_have_it():
     values = page["layers"][0]["heads"][1]["values"]
     assert [values[name] for name in ("introspection", "first-surprise")] == [0.25, -3]
     for name, wrong in (("introspection", 1.5), ("surprise", {"first": -3})):
-        kept = head[name]
+        original = head[name]
         head[name] = wrong
         with pytest.raises(ValueError, match=rf"heads\[1\]\.{name}"):
             document.validate(analysis, "a.json")
-        head[name] = kept
+        head[name] = original
 
 
 def test_who_has_the_measure_reads_documents_that_lack_it():

@@ -29,7 +29,7 @@ Line = Mapping[str, Any]
 Present = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
-class StartAndEnd(NamedTuple):
+class RankCorrelation(NamedTuple):
     """The values of the heads that learn, at the first and at the last line of a record. Where they rise
     from softmax, the first is the one after softmax, which has the order in which they were drawn.
 
@@ -90,7 +90,7 @@ class StartAndEnd(NamedTuple):
 
 def rank_correlation(
     record: str | os.PathLike[str] | Sequence[Line], name: str = "alpha"
-) -> StartAndEnd:
+) -> RankCorrelation:
     """Compare the first line of a record of ``name`` with the last.
 
     A record is a file such as ``alpha.jsonl``, or its lines, each with ``update`` and the values
@@ -121,10 +121,10 @@ def rank_correlation(
             seen.add(shared)
         start.setdefault(attention, []).append(course[0])
         end.setdefault(attention, []).append(course[-1])
-    return StartAndEnd(name, lines[0]["update"], lines[-1]["update"], start, end)
+    return RankCorrelation(name, lines[0]["update"], lines[-1]["update"], start, end)
 
 
-def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> StartAndEnd:
+def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> RankCorrelation:
     """The same for a checkpoint, from the record beside it: its own values are the end."""
     from fairseq_entmax.models.head_record import record_path
 
@@ -163,7 +163,7 @@ def lines_of_checkpoint(
     return [*course, {"update": update, key: values}]
 
 
-def as_text(result: StartAndEnd) -> str:
+def as_text(result: RankCorrelation) -> str:
     """One line for a table."""
     title = f"{TITLE}, updates {result.first_update} to {result.last_update}: "
     if result.of_model is None:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from fairseq_entmax.analysis.start_and_end import as_text, of_checkpoint, rank_correlation, spearman
+from fairseq_entmax.analysis.head_order import as_text, of_checkpoint, rank_correlation, spearman
 
-START = {"encoder-self": {"0": [1.1, 1.2, 1.3], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.7, 1.8]}}
+INITIAL = {"encoder-self": {"0": [1.1, 1.2, 1.3], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.7, 1.8]}}
 END = {"encoder-self": {"0": [1.3, 1.2, 1.1], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.0, 1.8]}}
 
 
@@ -31,8 +31,8 @@ def test_it_is_the_correlation_of_scipy_with_ties_too(seed):
 
 
 def test_first_and_last_line_are_compared_over_the_model_and_over_each_attention():
-    between = moved(START, 0.3)
-    result = rank_correlation(lines(START, between, moved(END)))
+    between = moved(INITIAL, 0.3)
+    result = rank_correlation(lines(INITIAL, between, moved(END)))
     heads = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8], [1.3, 1.2, 1.1, 1.4, 1.5, 1.6, 1.0, 1.8]
     assert (result.first_update, result.last_update, result.heads) == (0, 20, 8)
     assert result.of_model == pytest.approx(spearmanr(*heads).statistic)
@@ -79,7 +79,7 @@ def test_the_text_says_why_there_is_none(values, reason):
 
 
 def test_a_checkpoint_is_compared_at_its_own_update_and_with_its_own_record_alone(tmp_path):
-    record = lines(START, END, moved(END), name="tv")
+    record = lines(INITIAL, END, moved(END), name="tv")
     (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
     assert (result.name, result.last_update) == ("tv", 10)

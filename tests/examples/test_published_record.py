@@ -1,4 +1,4 @@
-"""The record that comes with the project: every verdict of its table follows from what is kept of each run."""
+"""The record that comes with the project: every verdict of its table follows from what is recorded of each run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from claims.__main__ import main, write_kept
+from claims.__main__ import main, write_documents
 from claims.record import PACKED
 
 FOLDER = Path(__file__).parents[2] / "examples" / "bible_es_en"
@@ -27,14 +27,14 @@ def test_every_verdict_is_that_of_the_record(tmp_path):
     assert (tmp_path / "claims.md").read_bytes() == TABLE.read_bytes()
 
 
-def test_the_report_of_kept_runs_is_drawn_again(runs, tmp_path):
+def test_the_report_of_recorded_runs_is_drawn_again(runs, tmp_path):
     from fairseq_entmax.cli import main as command
 
     trained = [
         path for path in runs if re.fullmatch(r"[a-z0-9]+-large-seed\d+\.json\.xz", path.name)
     ]
     names = [f"bible_es_en/{path.name.removesuffix(PACKED)}" for path in trained[:2]]
-    analysis, *ablations = write_kept(RECORD, names, tmp_path / "kept")
+    analysis, *ablations = write_documents(RECORD, names, tmp_path / "kept")
     page = tmp_path / "report.html"
     given = ["--ablation", *map(str, ablations)] if ablations else []
     assert command(["report", str(analysis), "--output", str(page), *given]) == 0
