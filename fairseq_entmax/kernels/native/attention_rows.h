@@ -169,20 +169,10 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         else place = lane + (int32_t)i;
         unsigned bits = bits_above(value, all(least));
         if (number - i < LANES) bits &= (1u << (number - i)) - 1;
-#ifdef HAS_COMPRESSION
-        vec few = (vec)_mm512_maskz_compress_ps(bits, (__m512)value);
-        *sum += few;
-        *(given_vec *)(kept + count) = few;
-        _mm512_storeu_si512(places + count, _mm512_maskz_compress_epi32(bits, (__m512i)place));
-        count += __builtin_popcount(bits);
-#else
         *sum += ZERO_UNLESS((value > least) & (lane < (int32_t)smaller(number - i, LANES)), value);
-        for (; bits; bits &= bits - 1) {
-            int k = __builtin_ctz(bits);
-            kept[count] = value[k];
-            places[count++] = place[k];
-        }
-#endif
+        squeeze(value, bits, kept + count);
+        squeeze((vec)place, bits, (float *)(places + count));
+        count += __builtin_popcount(bits);
     }
     return count;
 }

@@ -36,6 +36,8 @@ static inline void squeeze(vec numbers, unsigned bits, float *to)
 {
 #ifdef HAS_COMPRESSION
     *(given_vec *)to = (vec)_mm512_maskz_compress_ps(bits, (__m512)numbers);
+#elif defined(HAS_PERMUTATION)
+    *(given_vec *)to = permuted(numbers, lanes_of[bits]);
 #else
     for (; bits; bits &= bits - 1) *to++ = numbers[__builtin_ctz(bits)];
 #endif
@@ -46,6 +48,9 @@ static inline vec spread_out(const float *numbers, unsigned bits)
 {
 #ifdef HAS_COMPRESSION
     return (vec)_mm512_maskz_expand_ps(bits, (__m512)vec_at(numbers));
+#elif defined(HAS_PERMUTATION)
+    ivec bit = {1, 2, 4, 8, 16, 32, 64, 128};
+    return ZERO_UNLESS((bit & (int32_t)bits) != 0, permuted(vec_at(numbers), ranks_of[bits]));
 #else
     vec spread = {0};
     for (; bits; bits &= bits - 1) spread[__builtin_ctz(bits)] = *numbers++;

@@ -40,6 +40,21 @@ static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i
 typedef __m256 x86_vec;
 typedef __m256i x86_ivec;
 static inline unsigned bits_of(ivec mask) { return _mm256_movemask_ps((__m256)mask); }
+/* For each mask the lanes that have a bit, and how many of them are before each lane: a byte for each lane */
+#define HAS_PERMUTATION
+static uint64_t lanes_of[256], ranks_of[256];
+static __attribute__((constructor)) void fill_tables(void)
+{
+    for (int bits = 0; bits < 256; bits++)
+        for (int k = 0, rank = 0; k < LANES; k++) {
+            ranks_of[bits] |= (uint64_t)rank << 8 * k;
+            if (bits >> k & 1) lanes_of[bits] |= (uint64_t)k << 8 * rank++;
+        }
+}
+static inline vec permuted(vec numbers, uint64_t from)
+{
+    return (vec)_mm256_permutevar8x32_ps((__m256)numbers, _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)from)));
+}
 #elif LANES == 4 && defined(__SSE2__)
 #define X86(name) _mm_##name
 #define X86_INVERSE _mm_rcp_ps
