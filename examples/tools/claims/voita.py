@@ -96,7 +96,6 @@ def confidence(corpus: Corpus, model: str) -> Finding:
 
 
 def positional(corpus: Corpus, model: str) -> Finding:
-
     def named(head: Head) -> str:
         offset = int(roles.adjacent_share(head)[1])
         return f"{head.name} at {words.number(offset, 0, signed=True)}"
@@ -163,10 +162,7 @@ def syntactic(corpus: Corpus, model: str) -> Finding:
         return f"{head.name} on {one.case}: {shares}"
 
     return measures.heads_exist(
-        heads,
-        lambda head: (head.run.seed, head.name) in such,
-        lambda head: best(head).above,
-        named,
+        heads, lambda head: (head.run.seed, head.name) in such, lambda head: best(head).above, named
     )
 
 
@@ -235,10 +231,8 @@ def positional_kept(corpus: Corpus, model: str) -> Finding:
     for pruned, baseline in pruned_with_baseline(corpus, model, ALL):
         heads = {head.name: roles.is_positional(head) for head in baseline.each_head(ENCODER_SELF)}
         left = heads.keys() & measures.left_in(pruned)
-        kept = sum(heads[name] for name in left)
-        draws.append(
-            statistics.Draw(baseline.seed, len(heads), sum(heads.values()), len(left), kept)
-        )
+        such, kept = sum(heads.values()), sum(heads[name] for name in left)
+        draws.append(statistics.Draw(baseline.seed, len(heads), such, len(left), kept))
     tested = statistics.chosen_more_often(draws)
     found = measures.of_heads(tested, NO_POSITIONAL, measures.SMALL_SHARE, words.signed)
     _, of_all, marked, chosen, both = numpy.sum(draws, axis=0)
@@ -246,12 +240,7 @@ def positional_kept(corpus: Corpus, model: str) -> Finding:
     return found._replace(values=f"{others}; difference of shares {found.values}")
 
 
-def survive(
-    corpus: Corpus,
-    model: str,
-    score: str,
-    within: str,
-) -> Finding:
+def survive(corpus: Corpus, model: str, score: str, within: str) -> Finding:
     """Beside what decides stands the same of heads of one layer, as where heads are left depends on
     the layer, and of a search in the encoder alone, where the others do not compete."""
 
@@ -316,10 +305,8 @@ def _left_more(pairs: Pairs, left: Sequence[Left], contests: Sequence[tuple[str,
             kept = own[one]
             draws.append(statistics.Draw(run.seed, ours + theirs, ours, kept + own[other], kept))
         tested = statistics.chosen_more_often(draws)
-        missing = "the models have one attention alone"
-        found[f"{one} against {other}"] = measures.of_heads(
-            tested, missing, measures.SMALL_SHARE, shown
-        )
+        contest, missing = f"{one} against {other}", "the models have one attention alone"
+        found[contest] = measures.of_heads(tested, missing, measures.SMALL_SHARE, shown)
     return several(found)
 
 
