@@ -133,7 +133,7 @@ def loss_step_of(model: Any, criterion: Any, sample: Any) -> Step:
     return step
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = common.arguments(__doc__)
     parser.add_argument("--device", type=common.device, default="cpu")
     parser.add_argument("--sentences", type=common.positive, default=4)
@@ -142,7 +142,28 @@ def main() -> None:
     parser.add_argument("--words", type=common.positive, default=50_000, help="of the vocabulary")
     parser.add_argument("--markers", type=int, default=1_000)
     parser.add_argument("--rounds", type=common.positive, default=5)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def rows_of(
+    taken: dict[str, list[dict[str, float]]], peaks: dict[str, dict[str, int]]
+) -> list[dict[str, Any]]:
+    """What the table has of each contender, after some rounds."""
+    rows = []
+    for name, times in taken.items():
+        row: dict[str, Any] = {"model": name}
+        for what, peak in peaks[name].items():
+            own, theirs = ([one[what] for one in each] for each in (times, taken[FAIRSEQ]))
+            row[f"{what}_seconds"] = statistics.median(own)
+            row[f"{what}_ratio"] = common.median_ratio(own, theirs)
+            row[f"{what}_mib"] = peak / 2**20
+            row[f"{what}_mib_ratio"] = peak / peaks[FAIRSEQ][what]
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    options = arguments()
     import_example()
     task, sample = task_of(options.words, options.markers), batch_of(options)
     names = [FAIRSEQ, *OURS]
@@ -177,26 +198,10 @@ def main() -> None:
         models[name].zero_grad(set_to_none=True)
         return spent
 
-    def rows_of(taken: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
-        """What the table has of each contender, after some rounds."""
-        rows = []
-        for name, times in taken.items():
-            row: dict[str, Any] = {"model": name}
-            for what in ("step", "loss"):
-                own, theirs = ([one[what] for one in each] for each in (times, taken[FAIRSEQ]))
-                row[f"{what}_seconds"] = statistics.median(own)
-                row[f"{what}_ratio"] = common.median_ratio(own, theirs)
-                row[f"{what}_mib"] = peaks[name][what] / 2**20
-                row[f"{what}_mib_ratio"] = peaks[name][what] / peaks[FAIRSEQ][what]
-            rows.append(row)
-        return rows
+    def write(found: dict[str, list[dict[str, float]]]) -> None:
+        common.write_json(options.json, settings, models=rows_of(found, peaks))
 
-    taken = common.in_turns(
-        names,
-        options.rounds,
-        seconds,
-        lambda found: common.write_json(options.json, settings, models=rows_of(found)),
-    )
+    taken = common.in_turns(names, options.rounds, seconds, write)
     columns = {"": ("model", "")}
     for what in ("step", "loss"):
         columns |= {
@@ -205,7 +210,7 @@ def main() -> None:
             f"{what}, MiB": (f"{what}_mib", ".0f"),
             f"{what}, MiB: ratio": (f"{what}_mib_ratio", ".2f"),
         }
-    print(f"{common.machine_line(settings)}\n{common.table(rows_of(taken), columns)}")
+    print(f"{common.machine_line(settings)}\n{common.table(rows_of(taken, peaks), columns)}")
 
 
 if __name__ == "__main__":

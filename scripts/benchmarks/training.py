@@ -262,12 +262,8 @@ def main() -> None:
             parser.error(f"--{dtype} needs --cuda")
     torch.set_num_threads(options.threads)
     on = common.device("cuda" if options.cuda else "cpu")
-    settings = {
-        **common.machine(on),
-        **vars(options),
-        "fairseq_options": rest,
-        "kernel": kernel(on),
-    }
+    settings = {**common.machine(on), **vars(options), "fairseq_options": rest}
+    settings["kernel"] = kernel(on)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         if is_random:
@@ -281,7 +277,12 @@ def main() -> None:
 
         rows = measure(options, rest, folder, write)
     write(models=rows)
-    print(f"{common.machine_line(settings)}\nalpha-entmax runs on {kernel(on)}")
+    print(
+        f"{common.machine_line(settings)}\nalpha-entmax runs on {kernel(on)}\n{table(rows, options.cuda)}"
+    )
+
+
+def table(rows: list[dict[str, Any]], has_peaks: bool) -> str:
     for row in rows:
         keys = row["keys_with_weight"].items()
         row["keys"] = ", ".join(f"{kind} {number:.0f}" for kind, number in keys)
@@ -289,12 +290,10 @@ def main() -> None:
         "model": ("model", ""),
         "tokens/s": ("tokens_per_second", ".0f"),
         "ratio": ("ratio", ".2f"),
-        "peak MiB": ("peak_mib", ".0f"),
+        **({"peak MiB": ("peak_mib", ".0f")} if has_peaks else {}),
         "keys with a weight": ("keys", ""),
     }
-    if not options.cuda:
-        del columns["peak MiB"]
-    print(common.table(rows, columns))
+    return common.table(rows, columns)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import signal
@@ -14,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tests import preloaded
+from tests.examples import miniatures
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STUB = Path(__file__).with_name("stub.py")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
 COMMANDS = ("preprocess", "train", "generate", "eval-lm", "entmax")
 # Programs that import torch
 OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*|*claims_speed.py*"
@@ -69,6 +72,70 @@ class DryRun:
         found = [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
         self.log.unlink()
         return found
+
+
+def raw(table: Path) -> dict[str, str]:
+    return {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
+
+
+def column(path: Path, name: str = "model") -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row[name] for row in csv.DictReader(file, delimiter="\t")]
+
+
+def called(calls: list[list[str]], command: str, first: str = "") -> list[str]:
+    """The options of each call of a command, in one line."""
+    found = [" ".join(words) + " " for name, *words in calls if name == command]
+    return [words for words in found if words.startswith(first)]
+
+
+def asks(call: str, *options: str) -> None:
+    assert [one for one in options if f" {one} " not in f" {call}"] == []
+
+
+class Steps:
+    """A recipe in a folder, with an environment; ``twice``, each step is called again and does nothing."""
+
+    def __init__(self, recipe: str, folder: Path, twice: bool = False, **environment: str) -> None:
+        self.recipe, self.out, self.dry = recipe, folder / "out", DryRun(folder / "stubs")
+        self.twice = twice
+        self.environment = {**TRIAL, **environment}
+
+    def once(self, script: str, *arguments: object) -> tuple[list[list[str]], str]:
+        command = (self.recipe, script, "--output", self.out, *arguments)
+        said = self.dry(*command, **self.environment)
+        calls = self.dry.calls()
+        if self.twice:
+            assert "done before" in self.dry(*command, **self.environment)
+            again = {name for name, *_ in self.dry.calls()}
+            assert again <= {"python3", "fairseq-entmax"}
+        return calls, said
+
+    def prepared(self) -> str:
+        command = (self.recipe, "prepare.sh", "--output", self.out, "--check")
+        assert "check: all that is read was found" in self.dry(*command, **self.environment)
+        assert not [path for path in self.out.iterdir() if path.name not in (".lock", "raw")]
+        calls, _ = self.once("prepare.sh", "--workers", 1)
+        assert not list(self.out.glob("*.tmp"))
+        return called(calls, "fairseq-preprocess")[0]
+
+    def trained(self, model: str, *arguments: object) -> str:
+        calls, _ = self.once("train.sh", "--cpu", *arguments, model)
+        return called(calls, "fairseq-train")[0]
+
+    def evaluated(self, model: str) -> list[list[str]]:
+        return self.once("evaluate.sh", "--cpu", model)[0]
+
+    def pruned(self, *arguments: object) -> tuple[list[str], list[str]]:
+        """The models of the table, and the calls of fairseq-train."""
+        calls, _ = self.once("prune.sh", "--cpu", *arguments)
+        return column(self.out / "pruning.tsv"), called(calls, "fairseq-train")
+
+    def pruned_with(self, criterion: str, budget: str = "all=3", *arguments: object) -> None:
+        models, trained = self.pruned("--budgets", budget, *arguments)
+        name = budget.replace("=", "").replace("-", "x").replace("/", "-")
+        assert models == ["baseline", f"{name}-pruned"]
+        assert any(f"--criterion {criterion}_with_head_l0 " in call for call in trained)
 
 
 def kill_when(begun: Callable[[], object], command: list[object], env: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests import preloaded
-from tests.examples.dry_runs import EXAMPLES, PATH, kill_when
+from tests.examples.dry_runs import EXAMPLES, PATH, DryRun, called, kill_when
 
 CHOSEN = ("--quick", "--models", "softmax", "--sizes", "large", "--cpu", "--jobs", "2")
 BASELINE = "softmax-large-seed1"
@@ -94,3 +94,23 @@ def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
     assert run["translation"]["bleu"] == pytest.approx(float(printed[1]), abs=0.006)
     assert len(run["ablation"]["removals"]) == 2
     assert record(made, CONTINUED)["ablation"] is None
+
+
+def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
+    dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
+    command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
+    dry(*command)
+    calls = dry.calls()
+    models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
+    small = f"{models}cross-sqpnormmax sparse-encoder".split()
+    rising = ["entmax", "entmax15", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax"]
+    expected = {f"{model}-small-seed1" for model in [*small, *(f"rise50-{one}" for one in rising)]}
+    expected |= {f"{model}-large-seed1" for model in small[:4]}
+    roles = ("continued", "all24-pruned", "all24-scratch")
+    expected |= {f"softmax-large-seed1-{role}" for role in roles}
+    assert {path.name.removesuffix(".json.xz") for path in out.glob("record/*/*.xz")} == expected
+    ablated = " ".join(called(calls, "fairseq-entmax", "ablate"))
+    assert sorted(re.findall("--scores (\\S+)", ablated)) == ["loss", "loss,bleu"]
+    assert any("--cross-attn-mapping oscarmax" in call for call in called(calls, "fairseq-train"))
+    dry(*command)
+    assert called(dry.calls(), "fairseq-train") == []

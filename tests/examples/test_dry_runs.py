@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from fairseq_entmax.cli import MODULES
 from tests.examples import (
     debian,
     entailment_miniature,
@@ -19,81 +16,14 @@ from tests.examples import (
     miniatures,
     summary_miniatures,
 )
-from tests.examples.dry_runs import EXAMPLES, DryRun
+from tests.examples.dry_runs import Steps, asks, called, column, raw
 from tests.examples.miniatures import lines
 
 pytestmark = pytest.mark.slow
 
-TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
 PAPERS = list(miniatures.WRITERS)
-REPORT = EXAMPLES.parent / "fairseq_entmax" / "analysis" / "report"
-EVERY_RECIPE = sorted(path.parent.name for path in EXAMPLES.glob("*/dataset.sh"))
 CORREIA = "--lr 0.0003125 --lr-scheduler inverse_sqrt --warmup-updates 20000"
 VOITA = "--adam-betas (0.9, 0.98) --adam-eps 1e-9 --lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000"
-
-
-def raw(table: Path) -> dict[str, str]:
-    return {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
-
-
-def column(path: Path, name: str = "model") -> list[str]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return [row[name] for row in csv.DictReader(file, delimiter="\t")]
-
-
-def called(calls: list[list[str]], command: str, first: str = "") -> list[str]:
-    """The options of each call of a command, in one line."""
-    found = [" ".join(words) + " " for name, *words in calls if name == command]
-    return [words for words in found if words.startswith(first)]
-
-
-def asks(call: str, *options: str) -> None:
-    assert [one for one in options if f" {one} " not in f" {call}"] == []
-
-
-class Steps:
-    """A recipe in a folder, with an environment; ``twice``, each step is called again and does nothing."""
-
-    def __init__(self, recipe: str, folder: Path, twice: bool = False, **environment: str) -> None:
-        self.recipe, self.out, self.dry = recipe, folder / "out", DryRun(folder / "stubs")
-        self.twice = twice
-        self.environment = {**TRIAL, **environment}
-
-    def once(self, script: str, *arguments: object) -> tuple[list[list[str]], str]:
-        command = (self.recipe, script, "--output", self.out, *arguments)
-        said = self.dry(*command, **self.environment)
-        calls = self.dry.calls()
-        if self.twice:
-            assert "done before" in self.dry(*command, **self.environment)
-            again = {name for name, *_ in self.dry.calls()}
-            assert again <= {"python3", "fairseq-entmax"}
-        return calls, said
-
-    def prepared(self) -> str:
-        command = (self.recipe, "prepare.sh", "--output", self.out, "--check")
-        assert "check: all that is read was found" in self.dry(*command, **self.environment)
-        assert not [path for path in self.out.iterdir() if path.name not in (".lock", "raw")]
-        calls, _ = self.once("prepare.sh", "--workers", 1)
-        assert not list(self.out.glob("*.tmp"))
-        return called(calls, "fairseq-preprocess")[0]
-
-    def trained(self, model: str, *arguments: object) -> str:
-        calls, _ = self.once("train.sh", "--cpu", *arguments, model)
-        return called(calls, "fairseq-train")[0]
-
-    def evaluated(self, model: str) -> list[list[str]]:
-        return self.once("evaluate.sh", "--cpu", model)[0]
-
-    def pruned(self, *arguments: object) -> tuple[list[str], list[str]]:
-        """The models of the table, and the calls of fairseq-train."""
-        calls, _ = self.once("prune.sh", "--cpu", *arguments)
-        return column(self.out / "pruning.tsv"), called(calls, "fairseq-train")
-
-    def pruned_with(self, criterion: str, budget: str = "all=3", *arguments: object) -> None:
-        models, trained = self.pruned("--budgets", budget, *arguments)
-        name = budget.replace("=", "").replace("-", "x").replace("/", "-")
-        assert models == ["baseline", f"{name}-pruned"]
-        assert any(f"--criterion {criterion}_with_head_l0 " in call for call in trained)
 
 
 # --- translations ------------------------------------------------------------
@@ -239,11 +169,8 @@ def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
     steps = Steps(recipe, tmp_path, twice, **table, VOCABULARY=vocabulary)
     preprocessed = steps.prepared()
     assert ("--srcdict" in preprocessed) == vocabulary.startswith("words")
-    asks(
-        steps.trained(model),
-        wanted,
-        "--lr 0.00098821 --lr-scheduler inverse_sqrt --warmup-updates 8000",
-    )
+    schedule = "--lr 0.00098821 --lr-scheduler inverse_sqrt --warmup-updates 8000"
+    asks(steps.trained(model), wanted, schedule)
     evaluated = steps.evaluated(model)
     generated = called(evaluated, "fairseq-generate")
     scored = called(evaluated, "fairseq-entmax", "rouge")
@@ -342,23 +269,12 @@ def test_a_roberta_is_pretrained_made_sparse_tuned_and_pruned(tmp_path: Path) ->
     assert len(others) == 3 + 3 + 2
     folder = steps.out / "pretrained"
     sparse = [call for call in others if "--attn-mapping sparsemax" in call]
-    asks(
-        sparse[0],
-        f"--finetune-from-model {folder}/dense/checkpoint_last.pt",
-        "--alpha-warmup-updates 3",
-    )
-    asks(
-        sparse[1], f"--finetune-from-model {folder}/sparsemax/checkpoint_last.pt", "--num-classes 2"
-    )
+    start = f"--finetune-from-model {folder}"
+    asks(sparse[0], f"{start}/dense/checkpoint_last.pt", "--alpha-warmup-updates 3")
+    asks(sparse[1], f"{start}/sparsemax/checkpoint_last.pt", "--num-classes 2")
     asks(sparse[2], "--criterion sentence_prediction_with_head_l0", "--target-heads 4")
-    names = [
-        "softmax-tuned",
-        "sparsemax-tuned",
-        "entmax-tuned",
-        "softmax-pruned",
-        "sparsemax-pruned",
-    ]
-    assert column(folder / "accuracy.tsv") == names
+    tuned = ["softmax-tuned", "sparsemax-tuned", "entmax-tuned"]
+    assert column(folder / "accuracy.tsv") == [*tuned, "softmax-pruned", "sparsemax-pruned"]
     assert "report, to open in a browser" in said
 
 
@@ -429,71 +345,3 @@ def test_titles_are_written_by_models_that_copy(packages: dict[str, str], tmp_pa
     assert "--of generated --task entmax_summarization --beam 5 " in analysed
     assert column(steps.out / "rouge.tsv") == ["copy", "no-copy"]
     steps.pruned_with("copy_cross_entropy")
-
-
-# --- the papers' claims ------------------------------------------------------
-
-
-def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
-    dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
-    command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
-    dry(*command)
-    calls = dry.calls()
-    models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
-    small = f"{models}cross-sqpnormmax sparse-encoder".split()
-    rising = ["entmax", "entmax15", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax"]
-    expected = {f"{model}-small-seed1" for model in [*small, *(f"rise50-{one}" for one in rising)]}
-    expected |= {f"{model}-large-seed1" for model in small[:4]}
-    roles = ("continued", "all24-pruned", "all24-scratch")
-    expected |= {f"softmax-large-seed1-{role}" for role in roles}
-    assert {path.name.removesuffix(".json.xz") for path in out.glob("record/*/*.xz")} == expected
-    ablated = " ".join(called(calls, "fairseq-entmax", "ablate"))
-    assert sorted(re.findall("--scores (\\S+)", ablated)) == ["loss", "loss,bleu"]
-    assert any("--cross-attn-mapping oscarmax" in call for call in called(calls, "fairseq-train"))
-    dry(*command)
-    assert called(dry.calls(), "fairseq-train") == []
-
-
-# --- the recipes as a whole --------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", EVERY_RECIPE)
-def test_a_recipe_is_complete(recipe: str) -> None:
-    folder = EXAMPLES / recipe
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    for script in folder.glob("[pte]*.sh"):
-        assert os.access(script, os.X_OK)
-        assert f"examples/{recipe}/{script.name}" in readme
-    table = (EXAMPLES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
-    assert f"](../examples/{recipe}/README.md)" in table
-    published = folder / "published.txt"
-    if published.exists():
-        numbers = re.findall(r"\d+\.\d\d", published.read_text(encoding="utf-8"))
-        assert [number for number in numbers if number not in readme] == []
-
-
-def test_every_archive_of_a_recipe_has_a_line_in_the_table() -> None:
-    rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
-    datasets = "".join(path.read_text("utf-8") for path in EXAMPLES.glob("*/dataset.sh"))
-    named = " ".join(re.findall(r"ARCHIVES=\(([^)]+)\)", datasets)).split()
-    assert {row[0] for row in rows[1:]} == set(named) - {'"${ARCHIVES[@]}"'}
-
-
-def test_every_command_of_the_table_of_papers_parses_and_what_it_names_is_there(
-    tmp_path: Path,
-) -> None:
-    page = (EXAMPLES.parent / "docs" / "sources.md").read_text(encoding="utf-8").partition("## ")[2]
-    papers = [re.findall(r"(?m)^\|([TF]\d+)\|", part) for part in page.split("||\n")[1:]]
-    assert [len(set(items)) for items in papers] == [15, 12, 6, 11]
-    dry = DryRun(tmp_path / "stubs")
-    command = r"`((?:\w+=\w+ )*)examples/(\w+)/(\w+\.sh) ?([^`]*)`"
-    for given, recipe, script, words in re.findall(command, page):
-        environment = dict(word.split("=") for word in given.split())
-        call = (recipe, script, "--output", tmp_path / "out", *words.split())
-        said = dry(*call, check=False, **environment)
-        # Only the data or the model are missing
-        assert re.search("error: no (data|finished training) in", said), said
-    assert set(re.findall(r"`fairseq-entmax (\w+)", page)) <= set(MODULES)
-    assert all((EXAMPLES / x).is_dir() for x in re.findall(r"`(\w+_\w\w_\w\w)`", page))
-    figures = "".join(path.read_text("utf-8") for path in REPORT.glob("figures_*.py"))
-    assert all(x in figures for x in re.findall(r"report `(?:alpha_)?(\w+)\*?`", page))

@@ -331,9 +331,6 @@ def test_memory_is_that_of_a_few_tensors_of_scores():
     assert peak <= 9.0 * scores.nbytes
 
 
-# -- errors -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("scores", "alpha", "dim", "message"),
     [

@@ -96,7 +96,6 @@ def confidence(corpus: Corpus, model: str) -> Finding:
 
 
 def positional(corpus: Corpus, model: str) -> Finding:
-
     def named(head: Head) -> str:
         offset = int(roles.adjacent_share(head)[1])
         return f"{head.name} at {words.number(offset, 0, signed=True)}"
@@ -163,10 +162,7 @@ def syntactic(corpus: Corpus, model: str) -> Finding:
         return f"{head.name} on {one.case}: {shares}"
 
     return measures.heads_exist(
-        heads,
-        lambda head: (head.run.seed, head.name) in such,
-        lambda head: best(head).above,
-        named,
+        heads, lambda head: (head.run.seed, head.name) in such, lambda head: best(head).above, named
     )
 
 
@@ -246,12 +242,7 @@ def positional_remain(corpus: Corpus, model: str) -> Finding:
     return found._replace(values=f"{others}; difference of shares {found.values}")
 
 
-def survive(
-    corpus: Corpus,
-    model: str,
-    score: str,
-    within: str,
-) -> Finding:
+def survive(corpus: Corpus, model: str, score: str, within: str) -> Finding:
     """Beside what decides stands the same of heads of one layer, as where heads are left depends on
     the layer, and of a search in the encoder alone, where the others do not compete."""
 
@@ -316,10 +307,8 @@ def _remain(pairs: Pairs, counts: Sequence[Counts], contests: Sequence[tuple[str
             both = own[one] + own[other]
             draws.append(statistics.Draw(run.seed, ours + theirs, ours, both, own[one]))
         tested = statistics.chosen_more_often(draws)
-        missing = "the models have one attention alone"
-        found[f"{one} against {other}"] = measures.of_heads(
-            tested, missing, measures.SMALL_SHARE, shown
-        )
+        contest, missing = f"{one} against {other}", "the models have one attention alone"
+        found[contest] = measures.of_heads(tested, missing, measures.SMALL_SHARE, shown)
     return several(found)
 
 

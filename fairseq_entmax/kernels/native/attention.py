@@ -3,8 +3,8 @@
 The forward pass has one product of queries and keys, whose scores never reach memory. It keeps the
 support: of each query the keys with a probability above zero, and these. The backward pass works
 on that. What it keeps is as it is before dropout, which a backward pass finds again by its seed. The
-C code is ``attention_rows.h``, for short rows ``attention_short.h`` and ``attention_dense.h``, and
-``dropout.h``.
+C code is ``attention_support.h`` and ``attention_rows.h``, for short rows ``attention_short.h`` and
+``attention_dense.h``, and ``dropout.h``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Queries with few keys, for attention_rows.h: they are in the lanes, so that keys are read where they are. Packing
+/* Queries with few keys, for attention_support.h: they are in the lanes, so that keys are read where they are. Packing
  * them pays only where many blocks of queries share it. Scores become probabilities there too, unless few of them
  * can be.
  */

@@ -24,6 +24,7 @@
 #include "dropout.h"
 #include "attention.h"
 #include "attention_short.h"
+#include "attention_support.h"
 #include "attention_rows.h"
 #include "attention_dense.h"
 #include "decoding.h"

@@ -140,9 +140,8 @@ def _head(rng, attention, offset, number, alpha):
         maximum[str(offset)] += held
     share = {str(o): min(1.0, maximum[str(o)] * 1.02) if str(o) in seen else None for o in OFFSETS}
     weight = {key: value and 0.95 * value for key, value in share.items()}
-    positional = None
-    if held and share[str(offset)] >= 0.9:
-        key = str(offset)
+    key, positional = str(offset), None
+    if held and share[key] >= 0.9:
         positional = {"offset": offset, "share": share[key], "confidence": weight[key]}
     head = {
         "head": number,

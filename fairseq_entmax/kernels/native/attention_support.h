@@ -1,0 +1,278 @@
+/* The keys that can have a probability, and those that have one: the support of a block of queries, for attention_rows.h
+ * and decoding.h. */
+
+/* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
+#define PANELS 2
+#define TOGETHER (LANES == 16 ? 8 : 4)
+
+/* What a thread works on. Rows have `row` numbers, a multiple of LANES. */
+typedef struct {
+    Block block;
+    float *packed;  /* panels of LANES keys: number c of each of them side by side */
+    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; later gradients of outputs */
+    float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
+    int32_t *places;  /* (LANES, row): which of the packed keys they are of */
+    int32_t *visible; /* (keys,): the keys that are packed */
+    int32_t *keys;    /* (LANES * keys,): the support of the queries */
+    float *probs;
+    long row, width, number; /* number: of packed keys */
+    long packed_one;         /* of which sentence and head; -1 at the start */
+    int is_short;            /* the queries are in the lanes, and no keys are packed */
+    int is_dense;            /* and so are the probabilities, of the keys that are visible */
+} Rows;
+
+static int make_rows(Rows *rows, const Shape *shape, int arrays)
+{
+    long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
+    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
+    rows->block = make_block(keys, arrays);
+    long packed = rows->is_short ? LANES : (keys + LANES) * width;
+    rows->packed = aligned_alloc(sizeof(vec), packed * sizeof(float));
+    rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
+    rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
+    rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
+    rows->visible = malloc((shape->keys + 1) * sizeof(int32_t));
+    rows->keys = malloc(LANES * rows->row * sizeof(int32_t));
+    rows->probs = malloc(LANES * rows->row * sizeof(float));
+    return !(rows->block.memory && rows->packed && rows->queries && rows->rows && rows->places && rows->visible &&
+             rows->keys && rows->probs);
+}
+
+static void free_rows(Rows *rows)
+{
+    free(rows->block.memory), free(rows->packed), free(rows->queries), free(rows->rows);
+    free(rows->places), free(rows->visible), free(rows->keys), free(rows->probs);
+}
+
+/* --- scores -------------------------------------------------------------------------------- */
+
+/* The keys of a sentence that are not padding */
+static void list_visible(Rows *rows, const Shape *shape, long sentence)
+{
+    const uint8_t *padding = shape->padding ? shape->padding + sentence * shape->keys : 0;
+    rows->number = 0;
+    for (long j = 0; j < shape->keys; j++)
+        if (!padding || !padding[j]) rows->visible[rows->number++] = j;
+}
+
+/* These, of a head, as a product reads them */
+static void pack_keys(Rows *rows, long size, const float *keys, long stride)
+{
+    long end = up_to_lanes(rows->number);
+    for (long first = 0; first < end; first += LANES) {
+        float *panel = rows->packed + first * size;
+        const float *row[LANES];
+        for (int k = 0; k < LANES; k++) row[k] = keys + rows->visible[smaller(first + k, rows->number - 1)] * stride;
+        long c = 0;
+        for (; c + LANES <= size; c += LANES) {
+            vec square[LANES];
+            for (int k = 0; k < LANES; k++) square[k] = vec_at(row[k] + c);
+            turn(square);
+            for (int k = 0; k < LANES; k++) *(vec *)(panel + (c + k) * LANES) = square[k];
+        }
+        for (; c < size; c++)
+            for (int k = 0; k < LANES; k++) panel[c * LANES + k] = row[k][c];
+    }
+}
+
+/* Rows of `size` numbers, missing ones and what is behind them 0 */
+static void copy_rows(const float *from, long stride, int count, long size, float scale, float *to, long width)
+{
+    memset(to, 0, LANES * width * sizeof(float));
+    for (int k = 0; k < count; k++)
+        for (long c = 0; c < size; c++) to[k * width + c] = from[k * stride + c] * scale;
+}
+
+/* Scores of the queries with the first `number` packed keys */
+static void multiply(const Rows *rows, int count, long size, long number)
+{
+    for (long first = 0; first < number; first += PANELS * LANES)
+        for (int query = 0; query < count; query += TOGETHER) {
+            const float *panel[PANELS], *q = rows->queries + query * rows->width;
+            vec sums[PANELS][TOGETHER] = {{{0}}};
+            for (int p = 0; p < PANELS; p++)
+                panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
+            for (long c = 0; c < size; c++)
+                for (int i = 0; i < TOGETHER; i++) {
+                    vec number_c = all(q[i * rows->width + c]);
+                    for (int p = 0; p < PANELS; p++) sums[p][i] += *(const vec *)(panel[p] + c * LANES) * number_c;
+                }
+            for (int p = 0; p < PANELS && first + p * LANES < number; p++)
+                for (int i = 0; i < TOGETHER; i++)
+                    *(vec *)(rows->rows + (query + i) * rows->row + first + p * LANES) = sums[p][i];
+        }
+}
+
+/* How many packed keys there are up to the last that a query from `first` on sees */
+static long count_seen(const Rows *rows, const Shape *shape, long first, int count)
+{
+    long last = shape->keys - 1;
+    if (shape->causal) last = smaller(last, first + count - 1 + shape->keys - shape->queries);
+    if (shape->mask) {
+        long seen = -1;
+        for (int k = 0; k < count; k++) {
+            const float *mask = shape->mask + (first + k) * shape->keys;
+            long end = last;
+            while (end > seen && mask[end] == -INFINITY) end--;
+            seen = end > seen ? end : seen;
+        }
+        last = seen;
+    }
+    if (last < 0) return 0; /* there are more queries than keys, and the first see none */
+    long number = smaller(rows->number, last + 1);
+    while (number > 0 && rows->visible[number - 1] > last) number--;
+    return number;
+}
+
+/* Adds the mask to a row of scores; what it leaves out is -infinity, also where the score is NaN */
+static void mask_row(const Rows *rows, const Shape *shape, long query, long number, float *row)
+{
+    if (shape->mask) {
+        const float *mask = shape->mask + query * shape->keys;
+        for (long i = 0; i < number; i++) {
+            float added = mask[rows->visible[i]];
+            row[i] = added == -INFINITY ? -INFINITY : row[i] + added;
+        }
+    }
+    if (shape->causal) {
+        long last = query + shape->keys - shape->queries, end = number;
+        while (end > 0 && rows->visible[end - 1] > last) row[--end] = -INFINITY;
+    }
+    for (long i = number; i < up_to_lanes(number); i++) row[i] = -INFINITY;
+}
+
+/* --- which keys can have a probability ------------------------------------------------------ */
+
+/* Keeps of `number` values, less `origin`, those above `least`, and their places: given, or from 0 on. Writes up
+ * to a vector behind them. What is read may be where it is written to. Returns how many; adds them to *sum. */
+static inline long keep_places(const float *values, const int32_t *given, long number, float origin, float least,
+                               float *kept, int32_t *places, vec *sum)
+{
+    long count = 0;
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    for (long i = 0; i < number; i += LANES) {
+        vec value = vec_at(values + i) - origin;
+        ivec place;
+        if (given) memcpy(&place, given + i, sizeof place);
+        else place = lane + (int32_t)i;
+        unsigned bits = bits_above(value, all(least));
+        if (number - i < LANES) bits &= (1u << (number - i)) - 1;
+        *sum += ZERO_UNLESS((value > least) & (lane < (int32_t)smaller(number - i, LANES)), value);
+        squeeze(value, bits, kept + count);
+        squeeze((vec)place, bits, (float *)(places + count));
+        count += __builtin_popcount(bits);
+    }
+    return count;
+}
+
+/* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
+ * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
+static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
+{
+    int32_t *counts = rows->block.counts;
+    vec square[LANES], least = -1.0f / epsilon;
+    float tops[LANES], lowest[LANES];
+    long before = 0, left = 0;
+    memset(counts, 0, sizeof rows->block.counts);
+    for (int k = 0; k < LANES; k++)
+        square[k] = k < count ? tops_of_row(rows->rows + k * rows->row, up_to_lanes(number)) : all(-INFINITY);
+    vec top = top_across(square);
+    ivec broken = top == INFINITY;
+    memcpy(tops, &top, sizeof tops);
+    for (int k = 0; k < LANES; k++) {
+        float *row = rows->rows + k * rows->row;
+        square[k] = all(0.0f);
+        if (tops[k] == INFINITY || tops[k] == -INFINITY) continue;
+        counts[k] = keep_places(row, 0, number, tops[k], least[0], row, rows->places + k * rows->row, square + k);
+        left += counts[k];
+    }
+    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
+        vec bound = bound_of(sum_across(square), __builtin_convertvector(counts_of(&rows->block), vec), epsilon);
+        bound = greater(bound, least);
+        memcpy(lowest, &bound, sizeof lowest);
+        before = left, left = 0;
+        for (int k = 0; k < LANES; k++) {
+            float *row = rows->rows + k * rows->row;
+            int32_t *places = rows->places + k * rows->row;
+            square[k] = all(0.0f);
+            counts[k] = keep_places(row, places, counts[k], 0.0f, lowest[k], row, places, square + k);
+            left += counts[k];
+        }
+    }
+    for (int k = 0; k < LANES; k++) *(given_vec *)(rows->rows + k * rows->row + counts[k]) = all(-INFINITY);
+    return broken;
+}
+
+/* Scores of short rows, in lanes, to the distances of the keys that can have a probability. Returns which rows have
+ * NaN or infinity. */
+static ivec keep_short(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
+                       long number, vec epsilon)
+{
+    vec *scores = rows->block.array[DISTANCES];
+    dot_listed((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, scores);
+    if (shape->mask) {
+        lanes_into_rows(scores, number, rows->rows, rows->row);
+        for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
+        rows_into_lanes(rows->rows, rows->row, count, up_to_lanes(number), 1.0f, scores);
+    } else if (shape->causal) {
+        ivec last;
+        for (int k = 0; k < LANES; k++) last[k] = first + k + shape->keys - shape->queries;
+        for (long i = 0; i < number; i++) scores[i] = WHERE(rows->visible[i] > last, all(-INFINITY), scores[i]);
+    }
+    ivec broken = keep_lanes(&rows->block, number, lanes_below(count), epsilon);
+    long longest = 0;
+    for (int k = 0; k < LANES; k++)
+        if (rows->block.counts[k] > longest) longest = rows->block.counts[k];
+    rows->block.length = number;
+    rows->is_dense = FEWER * longest > number;
+    if (rows->is_dense) return broken;
+    lanes_into_rows(scores, number, rows->rows, rows->row);
+    for (int k = 0; k < LANES; k++) {
+        float *row = rows->rows + k * rows->row;
+        vec sum;
+        long left = keep_places(row, 0, number, 0.0f, -INFINITY, row, rows->places + k * rows->row, &sum);
+        *(given_vec *)(row + left) = all(-INFINITY);
+    }
+    return broken;
+}
+
+/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it
+ * has, of all of them. */
+static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
+                         vec epsilon, int32_t *numbers)
+{
+    ivec without = epsilon != epsilon, broken; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
+    long number = count_seen(rows, shape, first, count), found = 0;
+    if (rows->is_short) {
+        broken = keep_short(rows, shape, keys, stride, first, count, number, epsilon);
+    } else {
+        multiply(rows, count, shape->size, number);
+        for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
+        broken = keep_rows(rows, count, number, epsilon);
+    }
+    broken |= without & has_keys(&rows->block);
+    if (!rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
+    solve(&rows->block, epsilon, (ivec){0});
+    lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
+    for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
+        rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);
+    for (int k = 0; k < count; k++) {
+        int32_t *support = rows->keys + found;
+        vec sum = {0};
+        if (broken[k]) {
+            for (long j = 0; j < shape->keys; j++) support[j] = j, rows->probs[found + j] = NAN;
+            numbers[k] = shape->keys;
+        } else {
+            const int32_t *places = rows->is_dense ? 0 : rows->places + k * rows->row;
+            long left = rows->is_dense ? number : rows->block.counts[k];
+            numbers[k] = keep_places(rows->rows + k * rows->row, places, left, 0.0f, 0.0f, rows->probs + found, support,
+                                     &sum);
+            for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
+                support[i] = rows->visible[support[i]];
+        }
+        found += numbers[k];
+    }
+    return found;
+}

@@ -1,0 +1,64 @@
+"""The options of the penalty: which are refused, and what those that are not given follow from."""
+
+import math
+
+import pytest
+
+from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
+
+BUDGET = {"target_heads": "24", "max_update": 100}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"l0_weight": -0.1}, "--l0-weight must be from 0 to 1000, not -0.1"),
+        ({"l0_weight": math.nan}, "--l0-weight must be from 0 to 1000, not nan"),
+        ({"l0_multiplier_lr": 0}, "--l0-multiplier-lr must be from 1e-06 to 10, not 0"),
+        ({"l0_warmup_updates": -2}, "--l0-warmup-updates must be from -1 to .*, not -2"),
+        ({"decide_heads_at": 10**10}, "--decide-heads-at must be from -1 to .*, not 10000000000"),
+        ({"l0_weight": 0.1, "target_heads": "24"}, r"0.1 and --target-heads 24 were both given: "),
+        ({"target_heads": "24"}, "--target-heads 24 needs .*--decide-heads-at UPDATE, or --max-up"),
+        ({**BUDGET, "decide_heads_at": 100}, "--decide-heads-at 100 is not before --max-update 10"),
+        ({**BUDGET, "l0_warmup_updates": 80}, "--l0-warmup-updates 80 is behind --decide-heads-at"),
+        *(
+            ({"target_heads": text}, f"--target-heads got '{part}' in .*such as encoder-self=10")
+            for text, part in (
+                *(("many", "many"), ("-1", "-1"), ("10,12", "10"), ("all=3", "all=3")),
+                *(("cross=x", "cross=x"), ("cross=3,cross=4", "cross=4"), ("cross=3,12", "12")),
+                # A digit, but not one that a shell's user means
+                *(("٣", "٣"), ("9" * 90, "9" * 90)),
+            )
+        ),
+    ],
+)
+def test_wrong_options_are_named_with_their_values_and_what_to_do(options, message):
+    with pytest.raises(ValueError, match=message):
+        read_penalty(HeadL0Options(**{"max_update": 0, **options}))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # of a weight: no warm-up and no decision unless asked for
+        ({"max_update": 100}, (0.0, None, 0, None)),
+        ({"l0_weight": 0.1, "max_update": 100}, (0.1, None, 0, None)),
+        ({"l0_weight": 0.1, "l0_warmup_updates": 30}, (0.1, None, 30, None)),
+        ({"l0_weight": 0.1, "decide_heads_at": 70}, (0.1, None, 0, 70)),
+        # of a budget: decided at 3/4 of training, reached at 2/3 of that
+        ({"target_heads": "24", "max_update": 120}, (0.0, {"all": 24}, 60, 90)),
+        ({"target_heads": 24, "decide_heads_at": 60}, (0.0, {"all": 24}, 40, 60)),
+        (
+            {"target_heads": " cross = 3 , decoder-self = 0 ", "decide_heads_at": 50},
+            (0.0, {"cross": 3, "decoder-self": 0}, 33, 50),
+        ),
+        (
+            {"target_heads": " 0 ", "decide_heads_at": 50, "l0_warmup_updates": 50},
+            (0.0, {"all": 0}, 50, 50),
+        ),
+    ],
+)
+def test_what_is_not_given_follows_from_what_is(options, expected):
+    penalty = read_penalty(HeadL0Options(**{"max_update": 0, **options}))
+    found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
+    assert found == expected
