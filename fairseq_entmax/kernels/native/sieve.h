@@ -20,14 +20,12 @@ static inline vec load_part(const float *numbers, long n, float nothing)
 
 static inline void store_part(vec part, float *numbers, long n)
 {
-    if (n >= LANES) {
-        *(given_vec *)numbers = part;
-        return;
-    }
+    if (n >= LANES) *(given_vec *)numbers = part;
 #ifdef HAS_COMPRESSION
-    _mm512_mask_storeu_ps(numbers, (1u << n) - 1, (__m512)part);
+    else _mm512_mask_storeu_ps(numbers, (1u << n) - 1, (__m512)part);
 #else
-    for (long k = 0; k < n; k++) numbers[k] = part[k];
+    else
+        for (long k = 0; k < n; k++) numbers[k] = part[k];
 #endif
 }
 
