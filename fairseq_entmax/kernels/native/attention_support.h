@@ -153,9 +153,8 @@ static inline long keep_places(const float *values, const int32_t *given, long n
     for (int k = 0; k < LANES; k++) lane[k] = k;
     for (long i = 0; i < number; i += LANES) {
         vec value = vec_at(values + i) - origin;
-        ivec place;
+        ivec place = lane + (int32_t)i;
         if (given) memcpy(&place, given + i, sizeof place);
-        else place = lane + (int32_t)i;
         unsigned bits = bits_above(value, all(least));
         if (number - i < LANES) bits &= (1u << (number - i)) - 1;
         *sum += ZERO_UNLESS((value > least) & (lane < (int32_t)smaller(number - i, LANES)), value);
