@@ -108,12 +108,12 @@ install_project() {
     install_torch "$root" "$2" "$4"
     say "install: the project${extras:+ with the extras $extras} in $2"
     if [[ ,$extras, == *,fairseq,* ]] && ! has_fairseq_wheel "$2"; then compile_fairseq "$root" "$2"; fi
-    (cd "$root" && "$python" -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
+    (cd "$root" && timed install "$python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
         die "pip could not install the project: its message is above; run again to go on"
     "$python" -c 'import torch, fairseq_entmax' ||
         die "what pip installed in $2 does not import: remove that folder and run again"
     if [[ ,$extras, == *,fairseq,* ]]; then
-        "$python" -c 'import fairseq, sacrebleu, sentencepiece' || die "what the extra fairseq installed in $2 does not import: remove that folder and run again"
+        "$python" -c 'import logging; logging.disable(); import fairseq, sacrebleu, sentencepiece' || die "what the extra fairseq installed in $2 does not import: remove that folder and run again"
         [[ -x $2/bin/fairseq-train ]] || die "$2/bin/fairseq-train is missing: remove that folder and run again"
     fi
 }
