@@ -49,7 +49,6 @@ class Gate(nn.Module):
     Args:
         num_heads: number of gates, 1 or more.
         temperature: beta, how soft a draw is, from 0.01 and below 1.
-        stretch: gamma below 0 and zeta above 1, by 0.01 to 5, of gates that are clipped.
         init: ``log a`` at the start, from -10 to 10.
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
@@ -76,13 +75,12 @@ class Gate(nn.Module):
         self,
         num_heads: int,
         temperature: float = TEMPERATURE,
-        stretch: tuple[float, float] = STRETCH,
         init: float = INIT,
         lr_factor: float = LR_FACTOR,
         protected: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.temperature, self.stretch = check_temperature(temperature), check_stretch(stretch)
+        self.temperature = check_temperature(temperature)
         self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
         self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
@@ -121,7 +119,7 @@ class Gate(nn.Module):
 
     def extra_repr(self) -> str:
         more = f", protected={self.protected}" if self.protected else ""
-        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{more}"
+        return f"{self.num_heads}, temperature={self.temperature}{more}"
 
     @classmethod
     def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
@@ -203,7 +201,23 @@ class HardConcreteGate(Gate):
     In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
     ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
     evaluation ``s = sigmoid(log a)``.
+
+    Args:
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5; the others are those of every gate.
     """
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        **options: Any,
+    ) -> None:
+        super().__init__(num_heads, temperature, **options)
+        self.stretch = check_stretch(stretch)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, stretch={self.stretch}"
 
     def sample(self) -> Tensor:
         noise = torch.logit(self.uniform(), eps=1e-7)

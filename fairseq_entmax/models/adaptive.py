@@ -75,9 +75,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     """
 
     attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # that models of the class have
-    features: ClassVar[config.Features] = (
-        config.FEATURES
-    )  # what they have beside fairseq's, and its options
+    # What they have beside fairseq's, and its options; all but AttentionHeads can be left out
+    features: ClassVar[config.Features] = config.FEATURES
     attention_options: ModelOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None  # None without gates
@@ -162,8 +161,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     def take_teacher(self, criterion: Any, task: Any) -> None:
         """Let a criterion ask for what ``--teacher`` says, before the model's training."""
-        teaching = self.attention_options.features["teaching"]
-        if teaching.teacher and teaching.teacher_weight:
+        teaching = self.attention_options.features.get("teaching")
+        if teaching and teaching.teacher and teaching.teacher_weight:
             Teacher(teaching.teacher, task, teaching.teacher_weight).teach(self, criterion)
 
     def head_seed(self) -> int:
@@ -174,6 +173,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     def take_features(self, options: ModelOptions, args: Any) -> None:
         """Give a model that fairseq built its features."""
         self.attention_options = options
+        self.pruning_state = self.output_rise = None
         for feature in options.features.values():
             feature.attach(self, args)
         self._seed = torch.initial_seed()

@@ -60,21 +60,21 @@ class ModelOptions:
         for feature in self.features.values():
             feature.fit(self, args)
         # Of the mapping from scores of words to their probabilities; 1 is softmax
-        self.output_alpha: float = self.features["output"].output_alpha
+        self.output_alpha: float = getattr(self.features.get("output"), "output_alpha", 1.0)
 
 
 def option(
     default: Any,
-    help: str,
+    help: str | Callable[[], str],
     check: Callable[[Any], Any] | None = None,
     metavar: str | None = None,
     default_text: str | None = None,
 ) -> Any:
-    """A field of a feature: true or false where it has no ``check``."""
+    """A field of a feature: true or false where it has no ``check``. ``help`` is text, or makes it."""
     if default is not None and metavar is not None:
         default_text = str(default)
     shown = f" (default: {default_text})" if default_text else ""
-    about = {"help": help + shown, "check": check or values.check_flag, "metavar": metavar}
+    about = {"help": help, "shown": shown, "check": check or values.check_flag, "metavar": metavar}
     return field(default=default, metadata=about)
 
 
@@ -104,7 +104,8 @@ def add_argument(parser: Any, entry: Field[Any]) -> None:
     settings: dict[str, Any] = {"action": "store_true"}
     if about["metavar"] is not None:
         settings = {"metavar": about["metavar"], "type": _argument(about["check"])}
-    parser.add_argument(option_name(entry.name), help=about["help"], **settings)
+    help = about["help"]() if callable(about["help"]) else about["help"]
+    parser.add_argument(option_name(entry.name), help=help + about["shown"], **settings)
 
 
 def _argument(check: Callable[[Any], Any]) -> Callable[[str], str]:

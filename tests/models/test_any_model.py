@@ -12,6 +12,7 @@ from fairseq_entmax.attentions import weights_of_attentions
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.features.attention_heads import AttentionHeads
 from fairseq_entmax.pruning import prune_state
 from tests.support import TINY, batch, tiny_task
 
@@ -62,6 +63,24 @@ def test_it_is_saved_loaded_and_pruned(args):
     with torch.no_grad():
         model.encoder.transformer_layers[1].self_attn.out_proj.weight[:, 8:12] = 0
     torch.testing.assert_close(scores_of(smaller), scores_of(model))
+
+
+def test_a_class_that_does_not_say_what_its_model_has_is_refused(args, monkeypatch):
+    monkeypatch.setattr(Speech, "attentions", ("cross",))
+    with pytest.raises(ValueError, match=r"cross, decoder-self, encoder-self, its .* says cross: "):
+        Speech.build_model(args, tiny_task())
+    monkeypatch.undo()
+    model = Speech.build_model(args, tiny_task())
+    model.second = Speech.build_encoder(args)
+    with pytest.raises(ValueError, match="Speech has several encoders or decoders, and heads are "):
+        model.take_features(model.attention_options, args)
+
+
+def test_all_features_but_the_heads_can_be_left_out(args, monkeypatch):
+    monkeypatch.setattr(Speech, "features", (AttentionHeads,))
+    model = Speech.build_model(args, tiny_task()).train()
+    model.take_teacher(None, None)
+    assert model.get_normalized_probs((scores_of(model), None), False).min() > 0
 
 
 def test_layers_are_numbered_in_their_order_whatever_they_are_called():

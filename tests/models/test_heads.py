@@ -10,7 +10,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.attention import GATES, HardConcreteGate, attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
@@ -124,6 +124,12 @@ def test_gates_are_as_the_options_say_one_for_each_head_of_the_attentions_named(
         assert (gate.temperature, gate.stretch, gate.lr_factor) == (0.5, (-0.2, 1.3), 4.0)
 
 
+def test_the_help_names_gates_that_were_registered(monkeypatch):
+    monkeypatch.setitem(GATES, "coin", HardConcreteGate)
+    add_arguments(parser := argparse.ArgumentParser())
+    assert "subset, coin; of subset" in " ".join(parser.format_help().split())
+
+
 def test_the_command_line_and_a_yaml_file_give_the_same_model():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
@@ -171,8 +177,7 @@ def test_loading_a_checkpoint_with_gates_fills_in_nothing(caplog):
 
 @pytest.mark.parametrize("share", [True, False])
 def test_a_frozen_decoder_keeps_every_parameter_shared_embeddings_included(share):
-    options = {"share_all_embeddings": share, "head_gates": "encoder-self"}
-    model = build_model(freeze_decoder=True, **options)
+    model = build_model(freeze_decoder=True, share_all_embeddings=share, head_gates="encoder-self")
     frozen = {name for name, gradient in gradients(model).items() if gradient is None}
     expected = {f"decoder.{name}" for name, _ in model.decoder.named_parameters()}
     if share:  # named where fairseq comes upon them first

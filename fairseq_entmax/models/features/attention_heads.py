@@ -173,13 +173,20 @@ class AttentionHeads(Feature):
         """Give every attention of a model that fairseq built its mapping and heads."""
         generator = torch.Generator().manual_seed(model.head_seed())
         layers = list(every_attention(model))
-        missing = set(self.heads) - {attention for attention, *_ in layers}
-        if getattr(args, "no_cross_attention", False):
-            missing.discard(CROSS)
-        if any(self.heads[attention] for attention in missing):
+        places = [(attention, layer) for attention, layer, *_ in layers]
+        if len(set(places)) < len(places):
             raise ValueError(
-                f"{type(model).__name__} has no {', '.join(sorted(missing))} attention: the class's "
-                f"attribute 'attentions' says which there are"
+                f"{type(model).__name__} has several encoders or decoders, and heads are known by "
+                f"attention and layer alone: build it with one encoder and one decoder at the most"
+            )
+        found = {attention for attention, _ in places}
+        wrong = found ^ {attention for attention, heads in self.heads.items() if heads}
+        if getattr(args, "no_cross_attention", False):
+            wrong.discard(CROSS)
+        if wrong:
+            raise ValueError(
+                f"{type(model).__name__} has the attentions {', '.join(sorted(found)) or 'none'}, its "
+                f"class's attribute 'attentions' says {', '.join(self.heads)}: say there what it has"
             )
         for attention, layer, module, name in layers:
             number, mapping = self.heads[attention][layer], None

@@ -42,7 +42,7 @@ class Gates(Feature):
     )
     gate: str = option(
         gates.HARD_CONCRETE,
-        f"which gates: {' or '.join(GATES)}, of which exactly --target-heads are open",
+        lambda: f"which gates: {', '.join(GATES)}; of subset exactly --target-heads are open",
         parse_gate,
         "GATE",
     )
@@ -113,11 +113,12 @@ class Gates(Feature):
 
     def build(self, options: ModelOptions, attention: str, layer: int) -> Gate:
         """Make the gates of the heads of one attention in one layer, which has heads."""
-        features = options.features.values()
-        return GATES[self.gate](
+        features, gate = options.features.values(), GATES[self.gate]
+        is_stretched = issubclass(gate, gates.HardConcreteGate)
+        return gate(
             options.heads[attention][layer],
             temperature=self.gate_temperature,
-            stretch=self.gate_stretch,
+            **({"stretch": self.gate_stretch} if is_stretched else {}),
             init=self.gate_init,
             lr_factor=self.gate_lr_factor,
             protected=sum((one.protected(attention, layer) for one in features), ()),

@@ -58,7 +58,6 @@ class SparseOutput(Feature):
             raise ValueError(f"{option} with alpha {alpha:g}: {reason}: leave one out")
 
     def attach(self, model: Any, args: Any) -> None:
-        model.output_rise = None
         if self.loss_alpha_warmup_updates and self.output_alpha != SOFTMAX:
             model.output_rise = Rise(self.loss_alpha_warmup_updates)
 
