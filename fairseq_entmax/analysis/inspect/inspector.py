@@ -92,8 +92,8 @@ def of_checkpoint(
     if known.user_dir is not None and not os.path.isdir(known.user_dir):
         raise ValueError(f"--user-dir: there is no folder {known.user_dir}")
     utils.import_user_module(known)  # registers mappings and models
-    saved = read_model(path)
-    trained = next(iter(groups_of(saved.state)), {})
+    checkpoint = read_model(path)
+    trained = next(iter(groups_of(checkpoint.state)), {})
     if data is None:
         data = str(trained.get("data") or "").split(os.pathsep)[0]
         if not os.path.isdir(data):
@@ -103,7 +103,7 @@ def of_checkpoint(
             )
     task = known.task or trained.get("_name") or trained.get("task")
     fitting = [kind for kind in data_types.DATA_TYPES if task in kind.tasks]
-    kind = next(iter(fitting), data_types.type_of_model(saved.model_class))
+    kind = next(iter(fitting), data_types.type_of_model(checkpoint.model_class))
     words = [data, *options, "--path", path]
     words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
     for name in ("source_lang", "target_lang") if kind.has_search else ():

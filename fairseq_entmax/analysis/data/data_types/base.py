@@ -69,9 +69,9 @@ class DataType:
         """Refuse a checkpoint of other data; its dictionary ends with markers without embeddings."""
         raise NotImplementedError
 
-    def build_model(self, saved: Any, task: Any) -> Any:
-        """The model of a ``SavedModel``, without its weights."""
-        return saved.model_class.build_model(saved.args, task)
+    def build_model(self, checkpoint: Any, task: Any) -> Any:
+        """The model of a ``CheckpointModel``, without its weights."""
+        return checkpoint.model_class.build_model(checkpoint.args, task)
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
         """What makes the sentences of a batch of its samples."""
