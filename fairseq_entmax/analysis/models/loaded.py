@@ -68,11 +68,11 @@ def load_model(path: str, task: Any) -> LoadedModel:
     """
     checkpoint = read_model(path)
     state = checkpoint.state
-    kind, copy = type_of_task(task), checkpoint.options.copy
-    check_model(checkpoint.model_class, checkpoint.architecture, path, kind)
-    kind.check_fit(state, path, task, 0 if copy is None else copy.source_position_markers)
+    data_type, copy = type_of_task(task), checkpoint.options.copy
+    check_model(checkpoint.model_class, checkpoint.architecture, path, data_type)
+    data_type.check_fit(state, path, task, 0 if copy is None else copy.source_position_markers)
     try:
-        model = kind.build_model(checkpoint, task)
+        model = data_type.build_model(checkpoint, task)
         model.load_state_dict(state["model"], strict=True)
     except Exception as error:  # of settings or weights that do not fit, of whatever kind
         raise ValueError(f"{path} does not hold the model it names: {reason(error)}") from error
