@@ -26,7 +26,7 @@ class LayerValues:
     """One attention of one layer.
 
     ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
-    share what is learned; None of heads apart that lack it. ``are_learned``: which of these are."""
+    share what is learned; None of heads that lack it. ``are_learned``: which of these are."""
 
     attention: str
     layer: int

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.mappings import HeadsSpec
+from fairseq_entmax.mappings import PerHeadSpec
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.checkpoint_model import CheckpointModel
 from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
@@ -26,13 +26,13 @@ class RemainingHeads(NamedTuple):
 
     of_attentions: list[tuple[list[int], list[float]]]  # the remaining heads, and the gates of all
     counts: HeadCounts
-    mappings: Mappings  # as of mappings_apart, of the remaining heads
+    mappings: Mappings  # as of per_head_mappings, of the remaining heads
     copy: dict[str, str]  # options of the copy
 
 
 def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> RemainingHeads:
     """The heads that remain without the closed ones and ``heads``."""
-    result = RemainingHeads([], head_counts(model), mappings_apart(model), {})
+    result = RemainingHeads([], head_counts(model), per_head_mappings(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
         gates = model.gates(attention)
@@ -54,17 +54,17 @@ def head_counts(model: CheckpointModel) -> HeadCounts:
     return {attention: list(model.options.heads[attention]) for attention in present}
 
 
-def mappings_apart(model: CheckpointModel) -> Mappings:
-    """The mappings of each attention whose heads are apart, or were before it was pruned."""
-    # Not of the specs, where --copy-mapping has made heads apart that it will make again
+def per_head_mappings(model: CheckpointModel) -> Mappings:
+    """The mappings of each attention with per-head mappings now, or before it was pruned."""
+    # Not of the specs, where --copy-mapping has made per-head mappings that it will make again
     of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
-    apart: Mappings = {}
+    per_head: Mappings = {}
     for attention in head_counts(model):
         of_attention = getattr(model.args, MAPPING_OPTIONS[attention], None)
         named = of_all + (parse_mapping_option(of_attention) if of_attention is not None else [])
-        if any(isinstance(spec, HeadsSpec) for spec in named):
-            apart[attention] = list(model.options.specs[attention])
-    return apart
+        if any(isinstance(spec, PerHeadSpec) for spec in named):
+            per_head[attention] = list(model.options.specs[attention])
+    return per_head
 
 
 def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from fairseq_entmax.attentions import SIDES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.mappings import Mapping, PerHeadMapping
 from fairseq_entmax.models.checkpoint_model import (
     CheckpointAttention,
     CheckpointModel,
@@ -53,7 +53,7 @@ class PruningReport:
     weight_bytes_before: int
     weight_bytes_after: int
     undecided: dict[Head, float]  # gates between 0 and 1, folded into the output projection
-    # Of each attention whose heads are apart, or were before pruning
+    # Of each attention with per-head mappings, now or before pruning
     mappings_after: Mappings = field(default_factory=dict)
     copy_after: dict[str, str] = field(default_factory=dict)  # options of the copy
 
@@ -225,7 +225,7 @@ def _cut_mapping(
     mapping = model.mapping(attention)
     assert mapping is not None
     mapping.keep_heads(remaining)
-    smaller: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
+    smaller: Mapping = mapping.simplest() if isinstance(mapping, PerHeadMapping) else mapping
     spec, defaults = attention.mapping.keep_heads(remaining), model.options.mapping_defaults
     wanted = spec.build(len(remaining), defaults=defaults).state_dict()
     values = smaller.state_dict()
@@ -236,7 +236,7 @@ def _cut_mapping(
         )
     if not weights:
         return {}
-    # Of heads apart the names have others in front of them, with the numbers that are left
+    # Of per-head mappings the names have others in front of them, with the numbers that are left
     dtypes = {name.rpartition(".")[2]: value.dtype for name, value in weights.items()}
     return {
         f"mapping.{name}": value.to(dtypes[name.rpartition(".")[2]])

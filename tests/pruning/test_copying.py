@@ -14,7 +14,7 @@ from fairseq_entmax.models.checkpoint_model import model_of_state
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.pruning import parse_heads, prune_state
 from fairseq_entmax.pruning.text import as_options
-from tests.pruning.test_heads_apart import varied
+from tests.pruning.test_per_head import varied
 from tests.pruning.test_surgery import (
     ALL,
     gates_of,
