@@ -149,7 +149,7 @@ class HeadPenalty:
         excess = []
         for group in self._groups(gates):
             values = torch.cat([gate.at_evaluation() for gate in group.gates])
-            is_decided = torch.cat([gate.is_settled() for gate in group.gates]).all()
+            is_decided = torch.cat([gate.decided_heads() for gate in group.gates]).all()
             distance = ((values > 0).sum() - group.target).abs()
             excess.append(torch.where(is_decided, distance, group.num_free))
         return torch.stack(excess).sum().float()
