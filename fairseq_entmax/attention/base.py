@@ -128,7 +128,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             value = key
         return self.k_proj(key), self.v_proj(value)
 
-    def is_watched(self) -> bool:
+    def is_observed(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
         is_hooked = self._observers or compat.has_global_hooks()
