@@ -111,7 +111,7 @@ class Entmax(OfHeads):
         self._save_factor()
 
     @classmethod
-    def of_text(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
+    def build_own(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
         return cls(
             parameters.get("alpha"),
             count,
