@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data import data_types, loading
 from fairseq_entmax.analysis.data.data_types.base import groups_of
-from fairseq_entmax.analysis.inspect import page
-from fairseq_entmax.analysis.inspect.sentence import Item, Sentence
-from fairseq_entmax.analysis.inspect.session import Session, fairseq_parser
-from fairseq_entmax.analysis.inspect.terminal import shown
+from fairseq_entmax.analysis.looks import page
+from fairseq_entmax.analysis.looks.sentence import Item, Sentence
+from fairseq_entmax.analysis.looks.session import Session, fairseq_parser
+from fairseq_entmax.analysis.looks.terminal import shown
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.models.recorder import record_pass, unwrapped
 from fairseq_entmax.analysis.report.payload import joined_text
@@ -83,7 +83,7 @@ def look(
 
 def of_checkpoint(
     path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
-) -> Inspector:
+) -> LookSession:
     """A session with the model of a checkpoint; arguments as for :func:`look`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("user-dir", "task", "source-lang", "target-lang"):
@@ -112,10 +112,12 @@ def of_checkpoint(
     args = loading.parse(fairseq_parser(), words)
     loaded_task = loading.setup_task(args)
     (loaded,) = load_models(args, loaded_task)
-    return Inspector(args, loaded_task, loaded, lower)
+    return LookSession(args, loaded_task, loaded, lower)
 
 
-def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Inspector:
+def of_model(
+    model: Any, task: Any, options: Sequence[str] = (), lower: bool = False
+) -> LookSession:
     """A session with a model in memory; arguments as for :func:`look`."""
     task = getattr(model, "task", None) if task is None else task
     if task is None:
@@ -134,10 +136,10 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
         architecture = str(getattr(settings, "_name", None) or name)
         place = os.path.join("(in memory)", "model")
         loaded = LoadedModel(name, place, architecture, network, None)
-    return Inspector(args, task, loaded, lower, model)
+    return LookSession(args, task, loaded, lower, model)
 
 
-class Inspector(Session):
+class LookSession(Session):
     """A session that looks at sentences."""
 
     def look(

@@ -17,9 +17,9 @@ from fairseq_entmax.analysis.data import GENERATED, data_types, loading
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.importance.propagation import restored
-from fairseq_entmax.analysis.inspect import USAGE
-from fairseq_entmax.analysis.inspect.segmentation import Segmentation, built
-from fairseq_entmax.analysis.inspect.sentence import Item
+from fairseq_entmax.analysis.looks import USAGE
+from fairseq_entmax.analysis.looks.segmentation import Segmentation, built
+from fairseq_entmax.analysis.looks.sentence import Item
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from fairseq_entmax.analysis import analyze, document
 from fairseq_entmax.analysis.data import GENERATED, REFERENCE
 from fairseq_entmax.analysis.document.maps import encode_weights
-from fairseq_entmax.analysis.inspect.sentence import Sentence
-from fairseq_entmax.analysis.inspect.session import Session
+from fairseq_entmax.analysis.looks.sentence import Sentence
+from fairseq_entmax.analysis.looks.session import Session
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
 from fairseq_entmax.files import check_target, write_together
 
