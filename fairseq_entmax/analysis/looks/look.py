@@ -115,9 +115,7 @@ def of_checkpoint(
     return LookSession(args, loaded_task, loaded, lower)
 
 
-def of_model(
-    model: Any, task: Any, options: Sequence[str] = (), lower: bool = False
-) -> LookSession:
+def of_model(model: Any, task: Any, options: Sequence[str], lower: bool) -> LookSession:
     """A session with a model in memory; arguments as for :func:`look`."""
     task = getattr(model, "task", None) if task is None else task
     if task is None:
