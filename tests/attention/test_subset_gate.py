@@ -131,9 +131,8 @@ def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
         assert evaluated(gates_of(again)) == evaluated(gates_of(model))
         state = state_of(model, **options)
         checkpoint = model_of_state(state, "it.pt")
-        assert (
-            sum(sum(checkpoint.gates(one)) for one in checkpoint.attentions) == 5 + 8
-        )  # eight have no gates
+        # Eight heads have no gates
+        assert sum(sum(checkpoint.gates(one)) for one in checkpoint.attentions) == 5 + 8
         _, report = prune_state(state, "it.pt")
         assert sum(report.heads_after["encoder-self"] + report.heads_after["cross"]) == 5
         assert not report.undecided
