@@ -29,7 +29,7 @@ MODULES = {
         "analysis.ablation.command",
         "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
     ),
-    "look": ("analysis.inspect.command", "show the attention on sentences of your own"),
+    "look": ("analysis.looks.command", "show the attention on sentences of your own"),
     "report": (
         "analysis.report.command",
         "draw what analyze wrote as one HTML page, and as figures for a paper",

@@ -155,11 +155,11 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     assert model.output_alpha == 1.7
 
 
-# -- heads with structure, and heads apart ------------------------------------------------------
+# -- heads with structure, and per-head mappings ------------------------------------------------
 
-APART = "entmax:tv=learned|softmax|sqpnormmax:p=learned|fusedmax"
+PER_HEAD = "entmax:tv=learned|softmax|sqpnormmax:p=learned|fusedmax"
 STRUCTURED = [
-    f"--encoder-self-attn-mapping=({APART})*2",
+    f"--encoder-self-attn-mapping=({PER_HEAD})*2",
     "--decoder-self-attn-mapping=fusedmax:tv=learned,oscarmax:temperature=learned",
     "--cross-attn-mapping=entmax:oscar=learned,sqpnormmax:p=learned",
     "--tv-init=0.05",
@@ -187,7 +187,7 @@ def test_structured_models_learn_every_strength_and_translate_with_and_without_s
         assert [value is None for value in last] == missing
         assert first != last
     (row, *_) = json.loads(run("fairseq-entmax", "alpha", "--json", checkpoint).stdout)
-    assert (row["attention"], row["mapping"]) == ("encoder-self", APART)
+    assert (row["attention"], row["mapping"]) == ("encoder-self", PER_HEAD)
     expected = lines(tmp_path, "tv")[-1]["tv"]["encoder-self"]["0"]
     assert row["tv"] == [value and pytest.approx(value, abs=1e-5) for value in expected]
     gone = "encoder-self:0.0,0.3;cross:1.2"
@@ -195,4 +195,4 @@ def test_structured_models_learn_every_strength_and_translate_with_and_without_s
     for path in (checkpoint, small):
         assert len(hypotheses(generate(data, path).stdout)) == SIZES["test"]
     settings = torch.load(small)["cfg"]["model"]
-    assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({APART})"
+    assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({PER_HEAD})"

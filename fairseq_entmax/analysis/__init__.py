@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from fairseq_entmax.analysis.importance.relevance import HeadRelevance as HeadRelevance
     from fairseq_entmax.analysis.importance.relevance import head_relevance as head_relevance
     from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity as head_sensitivity
-    from fairseq_entmax.analysis.inspect.inspector import Look as Look
-    from fairseq_entmax.analysis.inspect.inspector import look as look
+    from fairseq_entmax.analysis.looks.look import Look as Look
+    from fairseq_entmax.analysis.looks.look import look as look
     from fairseq_entmax.analysis.models.loaded import LoadedModel as LoadedModel
     from fairseq_entmax.analysis.models.loaded import load_model as load_model
     from fairseq_entmax.analysis.models.recorder import AttentionRecorder as AttentionRecorder
@@ -31,14 +31,14 @@ _HOMES = {
     "AttentionRecorder": "models.recorder",
     "HeadRelevance": "importance.relevance",
     "LoadedModel": "models.loaded",
-    "Look": "inspect.inspector",
+    "Look": "looks.look",
     "decode_weights": "document.maps",
     "head_relevance": "importance.relevance",
     "head_sensitivity": "importance.sensitivity",
     "load_model": "models.loaded",
     "load_samples": "data.samples",
     "load_task": "data.loading",
-    "look": "inspect.inspector",
+    "look": "looks.look",
     "measure": "passes.notebook",
     "record_attention": "models.recorder",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_entmax.analysis import head_order
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.checkpoint_model import SavedModel
+from fairseq_entmax.models.checkpoint_model import CheckpointModel
 from fairseq_entmax.text_table import text_table
 
 ALPHA = "alpha"
@@ -26,7 +26,7 @@ class LayerValues:
     """One attention of one layer.
 
     ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
-    share what is learned; None of heads apart that lack it. ``are_learned``: which of these are."""
+    share what is learned; None of heads that lack it. ``are_learned``: which of these are."""
 
     attention: str
     layer: int
@@ -38,7 +38,7 @@ class LayerValues:
     risen: float = 1.0  # how far it has risen from softmax
 
 
-def model_values(model: SavedModel) -> list[LayerValues]:
+def model_values(model: CheckpointModel) -> list[LayerValues]:
     """The values of the heads of a checkpoint of this package, or of its stock counterpart."""
     rows = []
     for one in model.attentions:
@@ -56,7 +56,7 @@ def model_values(model: SavedModel) -> list[LayerValues]:
     return rows
 
 
-def rank_correlations(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
+def rank_correlations(model: CheckpointModel, rows: list[LayerValues]) -> dict[str, str]:
     """For each kind of value that is learned, in a line, how far its heads follow their initial order."""
     update = updates_of(model.state)
     lines = {}

@@ -60,11 +60,11 @@ def main(arguments: Sequence[str]) -> None:
 class Study(NamedTuple):
     """What is looked at, and by what; data sets by model.
 
-    ``sentences``: whose maps to keep; None keeps those that the kind chooses."""
+    ``sentences``: whose maps to keep; None keeps those that the data's type chooses."""
 
     args: Namespace
     wanted: Sequence[str]
-    kind: data_types.DataType
+    data_type: data_types.DataType
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
@@ -92,7 +92,7 @@ def analyse(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
-    kind = data_types.type_of_task(task)
+    data_type = data_types.type_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = None
@@ -103,12 +103,12 @@ def analyse(
     annotations = None
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
-    tables = kind.tables(task, loading.device_of(args), annotations)
+    tables = data_type.tables(task, loading.device_of(args), annotations)
     datasets = [dataset] * len(models)
     if args.of == GENERATED:
         config = loading.configuration(args)
         datasets = [GeneratedDataset(dataset, model, task, config) for model in networks]
-    study = Study(args, wanted, kind, task, dataset, models, datasets, tables, sentences)
+    study = Study(args, wanted, data_type, task, dataset, models, datasets, tables, sentences)
     recorded = record(study)
     seen = sorted(recorded.counts.ids)
     importance = [
@@ -120,7 +120,7 @@ def analyse(
 
 def record(study: Study) -> Recorded:
     """Run all models over the data once, and sum up the measures of their weights."""
-    args, kind = study.args, study.kind
+    args, data_type = study.args, study.data_type
     collectors = [ModelCollector(one, study.wanted) for one in study.models]
     chosen = TypicalSentences(choices.MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
@@ -142,7 +142,7 @@ def record(study: Study) -> Recorded:
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
             different = torch.stack(differences).mean(dim=0)
-            shown, source = kind.length_shown(lengths), batch.source
+            shown, source = data_type.length_shown(lengths), batch.source
             rows = zip(source.tokens, source.real, shown.tolist(), strict=True)
             texts = [tokens[real][:length].tolist() for tokens, real, length in rows]
             chosen.update(sample["id"], different, shown, texts)
@@ -166,7 +166,7 @@ def written(
             "path": args.data,
             "subset": args.gen_subset,
             "subwords": study.tables.source.kind,
-            **study.kind.counted(study.task, dict(recorded.counts.numbers)),
+            **study.data_type.counted(study.task, dict(recorded.counts.numbers)),
         },
         "settings": _settings(study, importance),
         "numbers": [],
@@ -191,13 +191,13 @@ def written(
 def _wanted(args: Namespace) -> list[str]:
     """The measures to make: those asked for, or all that mean something on the data."""
     wanted = choices.chosen_names("--measures", args.measures, registry.optional_names())
-    kind = data_types.type_named(args.task)
-    without = [name for name in wanted if name in kind.left_out]
+    data_type = data_types.type_named(args.task)
+    without = [name for name in wanted if name in data_type.left_out]
     if without and args.measures is not None:
         raise ValueError(
-            f"--measures got {without[0]!r}, which is no measure of {kind.models}: leave it out"
+            f"--measures got {without[0]!r}, which is no measure of {data_type.models}: leave it out"
         )
-    return [name for name in wanted if name not in kind.left_out]
+    return [name for name in wanted if name not in data_type.left_out]
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:

@@ -14,7 +14,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.projections import keep_first_heads
 from fairseq_entmax.attention.scripting import Scriptable, with_constants
-from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.mappings import Mapping, PerHeadMapping
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             value = key
         return self.k_proj(key), self.v_proj(value)
 
-    def is_watched(self) -> bool:
+    def is_observed(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
         is_hooked = self._observers or compat.has_global_hooks()
@@ -146,7 +146,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
-        if isinstance(self.mapping, HeadsApart):
+        if isinstance(self.mapping, PerHeadMapping):
             self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
         if self.mapping is not None:
             # What is filled in is stored by our own factor

@@ -39,7 +39,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
     if (
         attention.gate is not None
         or attention.num_heads * attention.head_dim != attention.embed_dim
-        or attention.is_watched()
+        or attention.is_observed()
         or attention.mapping.score_scale() is not None
         or any(map(_is_changed, projections))
         or not masks.leave_each_query_a_key(request.key_padding_mask, request.attn_mask)

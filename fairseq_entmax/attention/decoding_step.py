@@ -30,7 +30,7 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
     if request.incremental_state is None or request.attn_mask is not None:
         return None
     asks_scores = request.before_softmax or (request.need_head_weights and attention.scores_of)
-    if asks_scores or attention.is_watched():
+    if asks_scores or attention.is_observed():
         return None
     found = _heads_and_probs(attention, request, request.incremental_state)
     if found is None:

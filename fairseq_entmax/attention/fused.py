@@ -26,7 +26,7 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
         or request.key is None
         or request.wants_weights
         or request.before_softmax
-        or attention.is_watched()
+        or attention.is_observed()
     ):
         return None
     heads = _heads(attention, request, request.key)

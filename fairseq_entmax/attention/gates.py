@@ -42,7 +42,7 @@ class Gate(nn.Module):
     """One gate for each head of one attention: a number in [0, 1], by a learned ``log a``.
 
     A subclass writes :meth:`sample`, :meth:`without_noise` and :meth:`probability_open`, each of which
-    ends with :meth:`settled`; and :meth:`score`, where heads are to be kept by another order.
+    ends with :meth:`with_decisions`; and :meth:`score`, where heads are to be kept by another order.
     A gate can be decided, by :meth:`decide`: it is then exactly 0 or 1, in training too, and gets
     no gradient. A protected head has the gate 1, whatever is drawn or decided.
 
@@ -165,13 +165,13 @@ class Gate(nn.Module):
     @property
     def is_decided(self) -> bool:
         """Whether every gate is decided, or protected."""
-        return bool(self.is_settled().all())
+        return bool(self.decided_heads().all())
 
-    def is_settled(self) -> Tensor:
+    def decided_heads(self) -> Tensor:
         """``(num_heads,)``: whether each gate is decided, or protected."""
         return (self.decision != UNDECIDED) | self.is_protected
 
-    def settled(self, values: Tensor) -> Tensor:
+    def with_decisions(self, values: Tensor) -> Tensor:
         """The values, but 0 or 1 where a gate is decided or protected."""
         # With a gradient of zero, not none: distributed training waits for every gradient
         decided = self.decision.to(values.dtype)
@@ -229,11 +229,11 @@ class HardConcreteGate(Gate):
     def probability_open(self) -> Tensor:
         gamma, zeta = self.stretch
         shift = self.temperature * math.log(-gamma / zeta)
-        return self.settled(torch.sigmoid(self.log_a - shift))
+        return self.with_decisions(torch.sigmoid(self.log_a - shift))
 
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch
-        return self.settled((s * (zeta - gamma) + gamma).clamp(0, 1))
+        return self.with_decisions((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
 # By the name of --gate

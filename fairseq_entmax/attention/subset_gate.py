@@ -64,13 +64,13 @@ class SubsetGate(Gate):
         # Each draw is used once: its graph is gone after a backward pass
         drawn, self._drawn = self._drawn, None
         assert drawn is not None
-        return self.settled(drawn + 0.0 * self.log_a)
+        return self.with_decisions(drawn + 0.0 * self.log_a)
 
     def without_noise(self) -> Tensor:
-        return self.settled(self.chosen.to(self.log_a.dtype))
+        return self.with_decisions(self.chosen.to(self.log_a.dtype))
 
     def probability_open(self) -> Tensor:
-        return self.settled((self.chosen * self._part).to(self.log_a.dtype))
+        return self.with_decisions((self.chosen * self._part).to(self.log_a.dtype))
 
     def use_draw(self, uniform: Tensor | None) -> None:
         super().use_draw(uniform)

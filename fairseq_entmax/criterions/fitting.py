@@ -18,7 +18,7 @@ from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.copying import CopyCrossEntropyCriterion
-from fairseq_entmax.mappings import HeadsApart
+from fairseq_entmax.mappings import PerHeadMapping
 
 
 def check_loss(criterion: type, model: Any) -> None:
@@ -65,7 +65,7 @@ def check_loss(criterion: type, model: Any) -> None:
 
 def _has_softmax(mapping: Any) -> bool:
     """Whether a mapping, of at least one head, gives every word some weight."""
-    parts = mapping.parts if isinstance(mapping, HeadsApart) else [mapping]
+    parts = mapping.parts if isinstance(mapping, PerHeadMapping) else [mapping]
     return any(getattr(part, "is_softmax", False) for part in parts)
 
 

@@ -29,7 +29,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.criterions.penalty import ALL, Gates, HeadPenalty, count_heads
+from fairseq_entmax.criterions.penalty import ALL, GatesByLayer, HeadPenalty, count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class HeadL0Criterion(FairseqCriterion):
         """Whether workers may sum what they log: as of the stock criterion."""
         return self.stock_criterion.logging_outputs_can_be_summed()
 
-    def _log(self, gates: Gates, state: PruningState) -> None:
+    def _log(self, gates: GatesByLayer, state: PruningState) -> None:
         """Let fairseq show the numbers of heads; they are counted when it does."""
         groups = {"": [gate for layers in gates.values() for gate in layers.values()]}
         for attention, layers in gates.items():

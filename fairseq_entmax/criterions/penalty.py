@@ -32,7 +32,7 @@ from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Attention to layer number to the gates there
-Gates = Dictionary[str, Dictionary[int, Gate]]
+GatesByLayer = Dictionary[str, Dictionary[int, Gate]]
 
 ALL = "all"
 RHO = 1.0
@@ -75,7 +75,7 @@ class HeadPenalty:
     decide_at: int | None = None  # the update at which the heads are decided
     multiplier_lr: float = 0.02  # eta
 
-    def check(self, gates: Gates) -> None:
+    def check(self, gates: GatesByLayer) -> None:
         """Check that a model has the gates that the targets are for."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
@@ -101,7 +101,7 @@ class HeadPenalty:
                     f"{number} have gates: give {number} or less"
                 )
 
-    def advance(self, gates: Gates, state: PruningState, updates: int) -> None:
+    def advance(self, gates: GatesByLayer, state: PruningState, updates: int) -> None:
         """Bring multipliers and decisions to where they are after ``updates`` updates.
 
         A smaller number than before is a new training that starts from the model of an earlier one:
@@ -126,7 +126,7 @@ class HeadPenalty:
             self.decide(gates)
             state.decided = True
 
-    def __call__(self, gates: Gates, state: PruningState) -> Tensor:
+    def __call__(self, gates: GatesByLayer, state: PruningState) -> Tensor:
         """The penalty in training: a scalar, for each unit of the sample size."""
         if self.targets is None:
             return self.weight * self._share(state.updates) * _expected(_all(gates))
@@ -139,7 +139,7 @@ class HeadPenalty:
             )
         return torch.stack(penalties).sum()
 
-    def at_validation(self, gates: Gates) -> Tensor:
+    def at_validation(self, gates: GatesByLayer) -> Tensor:
         """The penalty in validation, which does not change in the course of training: a scalar.
 
         With a weight, lambda times the expected number of open heads. With a budget, 1 nat for each
@@ -149,12 +149,12 @@ class HeadPenalty:
         excess = []
         for group in self._groups(gates):
             values = torch.cat([gate.at_evaluation() for gate in group.gates])
-            is_decided = torch.cat([gate.is_settled() for gate in group.gates]).all()
+            is_decided = torch.cat([gate.decided_heads() for gate in group.gates]).all()
             distance = ((values > 0).sum() - group.target).abs()
             excess.append(torch.where(is_decided, distance, group.num_free))
         return torch.stack(excess).sum().float()
 
-    def decide(self, gates: Gates) -> None:
+    def decide(self, gates: GatesByLayer) -> None:
         """Decide the gates, but those that are: the budget's number of largest scores open, the others
         closed; without a budget what is nearer in evaluation."""
         if all(gate.is_decided for gate in _all(gates)):
@@ -177,7 +177,7 @@ class HeadPenalty:
         values = state.multipliers.tolist()
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
 
-    def _begin(self, gates: Gates, state: PruningState) -> None:
+    def _begin(self, gates: GatesByLayer, state: PruningState) -> None:
         """Note the heads from which these targets go down, unless an earlier process has done so."""
         if self.targets is None:
             return
@@ -200,7 +200,7 @@ class HeadPenalty:
         expected = _expected(group.gates)
         return (expected - target.to(expected)) / max(1, group.num_free)
 
-    def _groups(self, gates: Gates) -> list[_Group]:
+    def _groups(self, gates: GatesByLayer) -> list[_Group]:
         """The gates that share a target."""
         groups = []
         for name, target in (self.targets or {}).items():
@@ -227,7 +227,7 @@ def _sizes(gates: list[Gate]) -> tuple[int, int]:
     return sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
 
 
-def _all(gates: Gates) -> list[Gate]:
+def _all(gates: GatesByLayer) -> list[Gate]:
     return [gate for layers in gates.values() for gate in layers.values()]
 
 

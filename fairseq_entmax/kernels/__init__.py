@@ -63,13 +63,13 @@ def chosen() -> str:
     return name
 
 
-def backend_for(scores: Tensor, epsilon: float | Tensor, kind: str = PLAIN) -> Rows:
+def backend_for(scores: Tensor, epsilon: float | Tensor, structure: str = PLAIN) -> Rows:
     """The backend for a tensor of scores; the first choice of a process is logged.
 
     At the number 0 without structure torch has its own fast kernel, whatever is asked for.
     """
-    is_softmax = not kind and isinstance(epsilon, float) and epsilon == 0.0
-    backend: Rows | None = None if is_softmax else _kernel(ROWS, scores, kind)
+    is_softmax = not structure and isinstance(epsilon, float) and epsilon == 0.0
+    backend: Rows | None = None if is_softmax else _kernel(ROWS, scores, structure)
     return torch_structured if backend is None else backend
 
 
@@ -91,7 +91,7 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
     return None if backend is None else backend.step
 
 
-def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
+def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> Any:
     """The module for a part of the work, whose ``supports`` has these arguments; None for torch's."""
     requested, device = chosen(), tensor.device
     if requested == TORCH:
@@ -100,13 +100,13 @@ def _kernel(part: str, tensor: Tensor, kind: str = PLAIN, *form: Any) -> Any:
     dtype = form[0] if form else tensor.dtype
     for kernel in KERNELS.values():
         is_meant = kernel.device == device.type if requested == AUTO else kernel.name == requested
-        has_kind = kernel.has_structure or not kind
-        if is_meant and has_kind and part in kernel.parts and dtype in kernel.dtypes:
+        fits = kernel.has_structure or not structure
+        if is_meant and fits and part in kernel.parts and dtype in kernel.dtypes:
             module = _usable(kernel.name, part, device, requested == kernel.name)
             if module is None or module.supports(tensor, *form):
                 return module
     if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
-        named = f" with structure {kind}" if kind else ""
+        named = f" with structure {structure}" if structure else ""
         _log_once(
             "the mapping%s runs on torch's own operations for %s on %s, which no kernel is for",
             *(named, dtype, device.type),

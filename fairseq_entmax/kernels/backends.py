@@ -29,7 +29,7 @@ class Kernel(NamedTuple):
         dtypes: of what it computes.
         parts: the module of each part that it has, imported once that is used. ``supports`` of a module
             says whether it is for a tensor, with the dtype and the size of heads of attention.
-        has_structure: whether its rows are for other kinds than ``PLAIN``.
+        has_structure: whether its rows are for other structures than ``PLAIN``.
         missing: what is wrong on a device, and what to do; empty where nothing is.
         about: what is logged once it is used.
         cost: what is logged where it is missing.
@@ -64,20 +64,20 @@ class Rows(Protocol):
     """Alpha-entmax along the last dimension, with structure or without, and its gradients."""
 
     def probabilities(
-        self, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+        self, scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor = 0
     ) -> Tensor:
         """Map scores ``(..., keys)`` to probabilities.
 
-        ``kind`` is of :mod:`fairseq_entmax.kernels.structure`. Parameters are numbers, or tensors
-        that broadcast against the scores with a last dimension of size 1. Keys of a group have the
-        same number, to the bit. A row with every key masked is all zeros; any other that has a NaN
+        ``structure`` is of :mod:`fairseq_entmax.kernels.structure`. Parameters are numbers, or
+        tensors that broadcast against the scores with a last dimension of size 1. Keys of a group have
+        the same number, to the bit. A row with every key masked is all zeros; any other that has a NaN
         parameter, or NaN or ``+inf`` among its scores, is all NaN.
         """
 
     def gradients(
         self,
         probs: Tensor,
-        kind: str,
+        structure: str,
         epsilon: float | Tensor,
         strength: float | Tensor,
         masked: Tensor | None,

@@ -22,14 +22,14 @@ from fairseq_entmax.kernels.structure import TV
 def map_rows(
     backend: Rows,
     scores: Tensor,
-    kind: str,
+    structure: str,
     epsilon: float | Tensor,
     strength: float | Tensor = 0.0,
 ) -> Tensor:
     """The probabilities, differentiable in scores, epsilon and strength."""
     if not torch.is_grad_enabled():  # for the steps of a search, which have little else to do
-        return backend.probabilities(scores, kind, _as(scores, epsilon), _as(scores, strength))
-    probs: Tensor = _Rows.apply(backend, scores, kind, epsilon, strength)
+        return backend.probabilities(scores, structure, _as(scores, epsilon), _as(scores, strength))
+    probs: Tensor = _Rows.apply(backend, scores, structure, epsilon, strength)
     return probs
 
 
@@ -39,15 +39,15 @@ class _Rows(torch.autograd.Function):
         ctx: Any,
         backend: Rows,
         scores: Tensor,
-        kind: str,
+        structure: str,
         epsilon: float | Tensor,
         strength: float | Tensor,
     ) -> Tensor:
         parameters = _as(scores, epsilon), _as(scores, strength)
-        probs = backend.probabilities(scores, kind, *parameters)
-        masked = scores == -math.inf if kind == TV and ctx.needs_input_grad[4] else None
+        probs = backend.probabilities(scores, structure, *parameters)
+        masked = scores == -math.inf if structure == TV and ctx.needs_input_grad[4] else None
         (first, *numbers), (second, *more) = as_tensor(epsilon), as_tensor(strength)
-        ctx.backend, ctx.kind, ctx.numbers = backend, kind, numbers + more
+        ctx.backend, ctx.structure, ctx.numbers = backend, structure, numbers + more
         ctx.save_for_backward(probs, masked, first, second)
         return probs
 
@@ -62,7 +62,7 @@ class _Rows(torch.autograd.Function):
         followed = torch_structured.followed_gradients
         gradients = followed if torch.is_grad_enabled() else ctx.backend.gradients
         for_scores, *rows = gradients(
-            *(probs, ctx.kind, epsilon, strength, masked, grad, (wants[1], *wants[3:]))
+            *(probs, ctx.structure, epsilon, strength, masked, grad, (wants[1], *wants[3:]))
         )
         return None, for_scores, None, *map(_summed, rows, tensors)
 

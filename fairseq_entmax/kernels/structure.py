@@ -1,7 +1,7 @@
 """What a mapping of rows computes, as kernels are told it. Needs torch alone.
 
-Each kind has two parameters for each row, a number for all rows or a tensor that broadcasts against
-the scores with a last dimension of size 1:
+Each structure has two parameters for each row, a number for all rows or a tensor that broadcasts
+against the scores with a last dimension of size 1:
 
 * :data:`PLAIN`: alpha-entmax without structure; ``epsilon = alpha - 1``, and no strength.
 * :data:`TV`: the proximal operator of ``strength * sum |z_i+1 - z_i|`` along the keys, then
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 PLAIN, TV, OSCAR, PNORM = "", "tv", "oscar", "pnorm"
-KINDS = (TV, OSCAR, PNORM)
+STRUCTURES = (TV, OSCAR, PNORM)
 
 
 def like_rows(parameter: float | Tensor, scores: Tensor) -> Tensor:

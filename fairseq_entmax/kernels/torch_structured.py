@@ -24,10 +24,10 @@ from fairseq_entmax.kernels.torch_tv import prox_tv, tv_gradients
 
 
 def probabilities(
-    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
-    if not kind:
+    if not structure:
         return torch_ops.probabilities(scores, epsilon)
     if scores.numel() == 0:
         return torch.zeros_like(scores)
@@ -37,9 +37,9 @@ def probabilities(
     broken = (~(top < math.inf) | _is_nan(epsilon) | _is_nan(strength)) & ~without_keys
     numbers = (scores - top).masked_fill(broken | without_keys, 0.0)
     epsilon, strength = _without_nan(epsilon, 1.0), _without_nan(strength, 1.0)
-    if kind == PNORM:
+    if structure == PNORM:
         probs = torch_pnorm.probabilities(numbers, epsilon, strength)
-    elif kind == TV:
+    elif structure == TV:
         # Further below no key is in the support, and sums over a run are to stay finite
         least = -math.sqrt(torch.finfo(scores.dtype).max)
         values, runs = prox_tv(numbers.clamp(min=least), strength, masked)
@@ -57,7 +57,7 @@ def probabilities(
 
 def gradients(
     probs: Tensor,
-    kind: str,
+    structure: str,
     epsilon: float | Tensor,
     strength: float | Tensor,
     masked: Tensor | None,
@@ -66,7 +66,7 @@ def gradients(
     rows: ModuleType = torch_ops,
 ) -> Gradients:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`, by those of ``rows``."""
-    if kind == PNORM:
+    if structure == PNORM:
         return torch_pnorm.gradients(probs, epsilon, strength, grad, wanted)
     for_scores = for_epsilon = for_strength = None
     if wanted[1]:
@@ -74,9 +74,9 @@ def gradients(
     if wanted[0] or wanted[2]:
         moved = rows.scores_gradient(probs, epsilon, grad)
         for_scores = moved
-        if kind:
+        if structure:
             alone = probs == 0.0
-            if kind == TV:
+            if structure == TV:
                 shared, for_strength = tv_gradients(probs, alone, masked, moved)
             else:
                 shared, for_strength = rank_gradients(probs, alone, moved)

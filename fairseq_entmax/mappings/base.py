@@ -239,15 +239,15 @@ class OfHeads(Mapping):
     # Numbers that may be learned to their parameters; text parameters of initial values to the numbers
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
     init_of: ClassVar[dict[str, str]] = {INITIAL: TEMPERATURE}
-    # from_text, but for what all mappings have, with so many of each number that is learned
-    of_text: ClassVar[Callable[..., Any]]
+    # A mapping of a text without what all mappings have, with so many of each number that is learned
+    build_own: ClassVar[Callable[..., Any]]
     fixed_temperature = 1.0
 
     @classmethod
     def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> OfHeads:
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         count = num_heads if share == SHARE_NONE else 1
-        mapping: OfHeads = cls.of_text(parameters, count, generator)
+        mapping: OfHeads = cls.build_own(parameters, count, generator)
         given = parameters.get(TEMPERATURE, 1.0)
         fixed = number_or_learned(given, TEMPERATURE, check_gamma)
         if fixed is None:

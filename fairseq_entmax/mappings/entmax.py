@@ -92,7 +92,7 @@ class Entmax(OfHeads):
             raise ValueError(
                 f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
             )
-        self._kind = TV if tv is not None else OSCAR if oscar is not None else ""
+        self._structure = TV if tv is not None else OSCAR if oscar is not None else ""
         strength = tv if oscar is None else oscar
         self.fixed_strength: float | None = None
         self.raw_tv: nn.Parameter | None = None
@@ -103,15 +103,15 @@ class Entmax(OfHeads):
             logits = _initial_logits(num_alphas, alpha_init, generator)
             self.alpha_logit = nn.Parameter(logits / self.lr_factor)
         if strength is not None:
-            self.fixed_strength = number_or_learned(strength, self._kind, check_strength)
+            self.fixed_strength = number_or_learned(strength, self._structure, check_strength)
         if strength == LEARNED:
-            start = _STRENGTH_INIT[self._kind] if strength_init is None else strength_init
-            start = check_strength_init(start, f"{self._kind}_init")
-            setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas, self.lr_factor))
+            start = _STRENGTH_INIT[self._structure] if strength_init is None else strength_init
+            start = check_strength_init(start, f"{self._structure}_init")
+            setattr(self, f"raw_{self._structure}", raw_strength(start, num_alphas, self.lr_factor))
         self._save_factor()
 
     @classmethod
-    def of_text(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
+    def build_own(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
         return cls(
             parameters.get("alpha"),
             count,
@@ -151,11 +151,11 @@ class Entmax(OfHeads):
     @property
     def is_structured(self) -> bool:
         """Whether a strength is above 0, or may become so."""
-        return bool(self._kind) and self.fixed_strength != 0.0
+        return bool(self._structure) and self.fixed_strength != 0.0
 
     def numbers(self) -> dict[str, float | Tensor]:
         strength = self.strength
-        structure = {} if strength is None else {self._kind: strength}
+        structure = {} if strength is None else {self._structure: strength}
         return {"alpha": self.alpha, **structure, **super().numbers()}
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class Entmax(OfHeads):
         epsilon, strength = for_scores(self._epsilon, scores), self.strength
         if strength is None or not self.is_structured:
             return map_structured(scores, PLAIN, epsilon, 0.0)
-        return map_structured(scores, self._kind, epsilon, for_scores(strength, scores))
+        return map_structured(scores, self._structure, epsilon, for_scores(strength, scores))
 
     def fused(self) -> float | Tensor | None:
         if self.is_structured:
@@ -174,7 +174,7 @@ class Entmax(OfHeads):
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:
-            raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._kind)])
+            raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._structure)])
         return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
 
 

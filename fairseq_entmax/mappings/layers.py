@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_LAYER, SHARE_MODEL, Mapping
-from fairseq_entmax.mappings.per_head import HeadsApart
+from fairseq_entmax.mappings.per_head import PerHeadMapping
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 
 # Of heads or layers in a text: more than any model has, and few enough to be written out
@@ -26,8 +26,8 @@ _BRACKETS = re.compile(r"\(([^()]*)\)\s*(?:\*(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class HeadsSpec:
-    """The heads of one layer apart, as a text names them.
+class PerHeadSpec:
+    """The per-head mappings of one layer, as a text names them.
 
     Attributes:
         heads: the mapping of each, head 0 first.
@@ -63,20 +63,20 @@ class HeadsSpec:
         for text, part in zip(specs, parts, strict=True):
             if any(True for _ in part.parameters()):
                 _check_share(part.share, text)
-        return HeadsApart(parts, [list(specs).index(text) for text in texts])
+        return PerHeadMapping(parts, [list(specs).index(text) for text in texts])
 
     def keep_heads(self, indices: Sequence[int]) -> LayerSpec:
         """Of the layer without all heads but these; a single mapping where they have the same."""
         remaining = tuple(self.heads[head] for head in indices)
         return (
-            HeadsSpec(remaining)
+            PerHeadSpec(remaining)
             if len(set(map(str, remaining))) > 1
             else (remaining or self.heads)[0]
         )
 
 
 # What a text says of one layer
-LayerSpec = MappingSpec | HeadsSpec
+LayerSpec = MappingSpec | PerHeadSpec
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def parse_layers(text: str) -> LayersSpec:
     """Read a mapping for every layer, or a list of layers; ``NAME*3`` stands for three of ``NAME``.
 
     Raises:
-        ValueError: as :func:`parse_mapping`; a repeat count that is not 1 or more; heads
-            apart that share beyond the layer.
+        ValueError: as :func:`parse_mapping`; a repeat count that is not 1 or more; per-head
+            mappings that share beyond the layer.
     """
     items = _items(text)
     layers = [spec for spec, count in items for _ in range(count or 1)]
@@ -159,11 +159,11 @@ def _parse_heads(heads: str, text: str) -> LayerSpec:
         specs += [spec] * (_count(count, "heads", text) if star else 1)
         if len(specs) > MOST_REPEATS:
             raise ValueError(f"{text[:200]!r} names more than {MOST_REPEATS} heads of one layer")
-    apart = {str(spec): spec for spec in specs}
-    for name, spec in apart.items():
-        if len(apart) > 1:
+    named = {str(spec): spec for spec in specs}
+    for name, spec in named.items():
+        if len(named) > 1:
             _check_share(spec.parameters.get("share", SHARE_LAYER), name)
-    return HeadsSpec(tuple(specs))
+    return PerHeadSpec(tuple(specs))
 
 
 def _count(count: str, what: str, text: str) -> int:
@@ -178,8 +178,8 @@ def _count(count: str, what: str, text: str) -> int:
 def _check_share(share: str, text: str) -> None:
     if share in (SHARE_ATTENTION, SHARE_MODEL):
         raise ValueError(
-            f"mapping {text!r} among heads apart shares what it learns with the whole {share}: "
-            f"heads apart can share with those of their layer alone; allowed are {text.split(':')[0]}:"
+            f"per-head mapping {text!r} shares what it learns with the whole {share}: per-head "
+            f"mappings can share with those of their layer alone; allowed are {text.split(':')[0]}:"
             f"share=none and share=layer, or --share-alpha none and layer"
         )
 

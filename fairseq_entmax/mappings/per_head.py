@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.mappings.scripting import ScriptableHeadsApart
+from fairseq_entmax.mappings.scripting import ScriptablePerHeadMapping
 
 
-class HeadsApart(Mapping):
+class PerHeadMapping(Mapping):
     """Scores to probabilities, by a mapping for each head or for several heads.
 
     What is learned has the names ``parts.0.…``, ``parts.1.…``, in the order of ``parts``.
@@ -115,7 +115,7 @@ class HeadsApart(Mapping):
 
     def scriptable(self) -> nn.Module:
         parts = [part.exported() for part in self._mappings()]
-        return ScriptableHeadsApart(parts, self.part_of)
+        return ScriptablePerHeadMapping(parts, self.part_of)
 
     def is_fused_forward(self) -> bool:
         return super().is_fused_forward() and all(

@@ -69,7 +69,7 @@ class SqPNormMax(OfHeads):
         self._save_factor()
 
     @classmethod
-    def of_text(cls, parameters: dict[str, Any], count: int, generator: Generator) -> SqPNormMax:
+    def build_own(cls, parameters: dict[str, Any], count: int, generator: Generator) -> SqPNormMax:
         return cls(
             parameters.get("p", P_INIT),
             count,

@@ -36,7 +36,7 @@ class ScriptableEntmax(nn.Module):
         return entmax_rows(scores, self.epsilon.to(scores.dtype))
 
 
-class ScriptableHeadsApart(nn.Module):
+class ScriptablePerHeadMapping(nn.Module):
     """Heads of one layer, each with the mapping of the part whose number ``part_of`` has."""
 
     heads: Tensor

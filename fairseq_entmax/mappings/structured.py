@@ -56,7 +56,7 @@ def fusedmax(
         Niculae and Blondel 2017, *A Regularized Framework for Sparse and Structured Neural
         Attention*, section 3.2.
     """
-    return _smoothed(TV, scores, tv, "tv", alpha, dim)
+    return _smoothed(TV, scores, tv, alpha, dim)
 
 
 def oscarmax(
@@ -81,7 +81,7 @@ def oscarmax(
     Source:
         Niculae and Blondel 2017, section 3.2, Bondell and Reich 2008.
     """
-    return _smoothed(OSCAR, scores, oscar, "oscar", alpha, dim)
+    return _smoothed(OSCAR, scores, oscar, alpha, dim)
 
 
 def sq_pnorm_max(
@@ -111,17 +111,17 @@ def sq_pnorm_max(
 
 
 def map_structured(
-    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
+    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
 ) -> Tensor:
     """A mapping with structure, without a look at the values of its parameters.
 
     For callers whose parameters are in range by construction; outside, the result is undefined.
-    ``kind`` and its parameters are those of :mod:`fairseq_entmax.kernels.structure`.
+    ``structure`` and its parameters are those of :mod:`fairseq_entmax.kernels.structure`.
     """
 
     def apply(in_full: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        backend = kernels.backend_for(in_full, epsilon, kind)
-        return functions.map_rows(backend, in_full, kind, epsilon, strength)
+        backend = kernels.backend_for(in_full, epsilon, structure)
+        return functions.map_rows(backend, in_full, structure, epsilon, strength)
 
     return keys_last(apply, scores, dim, epsilon, strength)
 
@@ -149,11 +149,11 @@ def check_gamma(value: float | str, name: str = "gamma") -> float:
 
 
 def _smoothed(
-    kind: str, scores: Tensor, strength: float | Tensor, name: str, alpha: float | Tensor, dim: int
+    structure: str, scores: Tensor, strength: float | Tensor, alpha: float | Tensor, dim: int
 ) -> Tensor:
     check_dim(scores, dim)
-    strength = checked(strength, check_strength, name, scores, dim)
+    strength = checked(strength, check_strength, structure, scores, dim)
     alpha = checked(alpha, check_alpha, "alpha", scores, dim)
     if isinstance(strength, float) and strength == 0.0:
         return map_scores(scores, alpha, dim)
-    return map_structured(scores, kind, alpha - 1.0, strength, dim)
+    return map_structured(scores, structure, alpha - 1.0, strength, dim)

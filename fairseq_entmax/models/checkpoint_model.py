@@ -23,8 +23,8 @@ PREFIX = "entmax_"
 
 
 @dataclass(frozen=True)
-class SavedAttention:
-    """One attention of one layer of a saved model."""
+class CheckpointAttention:
+    """One attention of one layer of the model of a checkpoint."""
 
     attention: str  # encoder-self, decoder-self or cross
     layer: int  # from 0, the bottom
@@ -44,7 +44,7 @@ class SavedAttention:
 
 
 @dataclass(frozen=True)
-class SavedModel:
+class CheckpointModel:
     """A model as a checkpoint has it; a stock one is its counterpart here, with softmax."""
 
     path: str  # what to call it in errors
@@ -53,7 +53,7 @@ class SavedModel:
     model_class: Any
     args: Namespace  # with the defaults of the architecture
     options: ModelOptions
-    attentions: tuple[SavedAttention, ...]  # with weights, encoder first, bottom layer first
+    attentions: tuple[CheckpointAttention, ...]  # with weights, encoder first, bottom layer first
 
     @property
     def is_pruned(self) -> bool:
@@ -64,7 +64,7 @@ class SavedModel:
             for count in counts
         )
 
-    def mapping(self, attention: SavedAttention) -> Mapping | None:
+    def mapping(self, attention: CheckpointAttention) -> Mapping | None:
         """The mapping of an attention with what it has learned, in float64; None without heads."""
         if attention.heads == 0:
             return None
@@ -74,17 +74,17 @@ class SavedModel:
         _load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
         return mapping.double()
 
-    def gates(self, attention: SavedAttention) -> list[float]:
+    def gates(self, attention: CheckpointAttention) -> list[float]:
         """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
         gate = self._gate(attention)
         return [1.0] * attention.heads if gate is None else gate.at_evaluation().tolist()
 
-    def gate_scores(self, attention: SavedAttention) -> list[float]:
+    def gate_scores(self, attention: CheckpointAttention) -> list[float]:
         """By what heads with gates are chosen, the largest first; nothing where there are none."""
         gate = self._gate(attention)
         return [] if gate is None else gate.score().tolist()
 
-    def _gate(self, attention: SavedAttention) -> Any:
+    def _gate(self, attention: CheckpointAttention) -> Any:
         state = attention.part("gate")
         if not state:
             return None
@@ -94,7 +94,7 @@ class SavedModel:
         return gate
 
 
-def read_model(path: str) -> SavedModel:
+def read_model(path: str) -> CheckpointModel:
     """Read which model is in a checkpoint; nothing in it is run."""
     if not os.path.isfile(path):
         problem = "is no file" if os.path.exists(path) else "does not exist"
@@ -102,7 +102,7 @@ def read_model(path: str) -> SavedModel:
     return model_of_state(checkpoints.load_checkpoint(path), path)
 
 
-def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
+def model_of_state(state: dict[str, Any], path: str) -> CheckpointModel:
     """The same for a checkpoint that is loaded already."""
     settings = checkpoints.model_settings(state, path)
     # Not in training, whatever the settings were saved in
@@ -121,8 +121,8 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
     state = {**state, "model": _as_today(state["model"], model_class)}
-    attentions = _attentions(state["model"], options)
-    return SavedModel(path, state, str(named), model_class, args, options, attentions)
+    attentions = tuple(_attentions(state["model"], options))
+    return CheckpointModel(path, state, str(named), model_class, args, options, attentions)
 
 
 def as_ours(settings: Any) -> None:
@@ -149,7 +149,7 @@ def _as_today(weights: dict[str, Tensor], model_class: Any) -> dict[str, Tensor]
     return found
 
 
-def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[SavedAttention, ...]:
+def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> list[CheckpointAttention]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, (place, path, name) in weights_of_attentions(weights).items():
         if place.attention in options.heads:
@@ -158,9 +158,8 @@ def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> tuple[Save
     for (place, path), part in parts.items():
         heads = options.heads[place.attention][place.layer]
         spec = options.specs[place.attention][place.layer]
-        attentions.append(SavedAttention(*place, path, heads, spec, part))
-    attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
-    return tuple(attentions)
+        attentions.append(CheckpointAttention(*place, path, heads, spec, part))
+    return sorted(attentions, key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
 
 
 def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:

@@ -7,8 +7,8 @@ name: ``alpha.jsonl`` has one JSON object a line, in the order of updates, each 
 
 ``update`` is the number of optimiser steps behind the values: 0 is the start of training.
 ``alpha`` holds, for each attention that learns alpha, each layer (from 0, the bottom) with
-the alpha of each head; a single value where the heads share one. Where the heads of a layer have
-mappings apart, it is null for those that have no such value.
+the alpha of each head; a single value where the heads share one. With per-head mappings
+it is null for those that have no such value.
 """
 
 from __future__ import annotations

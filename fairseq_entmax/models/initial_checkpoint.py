@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.mappings.layers import PerHeadSpec
 from fairseq_entmax.models import values
-from fairseq_entmax.models.checkpoint_model import SavedModel, read_model
+from fairseq_entmax.models.checkpoint_model import CheckpointModel, read_model
 from fairseq_entmax.models.features.attention_heads import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -20,7 +20,7 @@ from fairseq_entmax.models.features.copying import Copying
 def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
-    With them come the mappings of heads apart, if ``--attn-mapping`` is that of the model which was
+    With them come per-head mappings, if ``--attn-mapping`` is that of the model which was
     pruned, and the heads to copy by, which have other numbers than before. Nothing where options say
     how many heads there are, or where training starts from nothing that was pruned and can be read.
     """
@@ -38,7 +38,7 @@ def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
     }
 
 
-def _copying_of(args: Any, initial: SavedModel) -> dict[str, str]:
+def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     if initial.options.copy is None or getattr(args, "copy_heads", None) is None:
         return {}
     copying, default, wanted = initial.options.copy, Copying.read(None), Copying.read(args)
@@ -57,10 +57,10 @@ def _copying_of(args: Any, initial: SavedModel) -> dict[str, str]:
     return options
 
 
-def _mappings_of(args: Any, initial: SavedModel) -> dict[str, str]:
+def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     text = getattr(args, "attn_mapping", None)
     if text != initial.args.attn_mapping or not any(
-        isinstance(spec, HeadsSpec) for spec in values.parse_mapping_option(text)
+        isinstance(spec, PerHeadSpec) for spec in values.parse_mapping_option(text)
     ):
         return {}
     mappings = {option: getattr(initial.args, option, None) for option in MAPPING_OPTIONS.values()}

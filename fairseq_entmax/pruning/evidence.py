@@ -17,7 +17,7 @@ from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.penalty import ALL
 from fairseq_entmax.criterions.penalty_options import parse_targets
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.models.checkpoint_model import SavedAttention, SavedModel
+from fairseq_entmax.models.checkpoint_model import CheckpointAttention, CheckpointModel
 
 LOSS, GATES, RANDOM = "loss", "gates", "random"
 
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     evidence: str | None = None  # ablation.json of the loss, analysis.json of a measure
     seed: int = 1  # of random
 
-    def removed(self, model: SavedModel) -> set[Head]:
+    def removed(self, model: CheckpointModel) -> set[Head]:
         """The open heads that go; those that a model copies by are the last to.
 
         Raises:
@@ -58,7 +58,7 @@ class Choice(NamedTuple):
             removed |= {*group[: most - number]}
         return removed
 
-    def _scores(self, model: SavedModel, heads: list[Head]) -> dict[Head, float]:
+    def _scores(self, model: CheckpointModel, heads: list[Head]) -> dict[Head, float]:
         if self.by == RANDOM:
             draw = random.Random(self.seed)
             return {head: draw.random() for head in heads}
@@ -85,7 +85,7 @@ class Choice(NamedTuple):
 
 
 def _of_each_head(
-    model: SavedModel, values: Callable[[SavedAttention], list[float]]
+    model: CheckpointModel, values: Callable[[CheckpointAttention], list[float]]
 ) -> dict[Head, float]:
     return {
         Head(one.attention, one.layer, number): value

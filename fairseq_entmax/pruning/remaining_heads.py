@@ -9,9 +9,9 @@ import torch
 
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.mappings import HeadsSpec
+from fairseq_entmax.mappings import PerHeadSpec
 from fairseq_entmax.mappings.layers import LayerSpec
-from fairseq_entmax.models.checkpoint_model import SavedModel
+from fairseq_entmax.models.checkpoint_model import CheckpointModel
 from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
 from fairseq_entmax.models.values import parse_mapping_option
 
@@ -26,13 +26,13 @@ class RemainingHeads(NamedTuple):
 
     of_attentions: list[tuple[list[int], list[float]]]  # the remaining heads, and the gates of all
     counts: HeadCounts
-    mappings: Mappings  # as of mappings_apart, of the remaining heads
+    mappings: Mappings  # as of per_head_mappings, of the remaining heads
     copy: dict[str, str]  # options of the copy
 
 
-def remaining_heads(model: SavedModel, heads: Collection[Head]) -> RemainingHeads:
+def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> RemainingHeads:
     """The heads that remain without the closed ones and ``heads``."""
-    result = RemainingHeads([], head_counts(model), mappings_apart(model), {})
+    result = RemainingHeads([], head_counts(model), per_head_mappings(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
         gates = model.gates(attention)
@@ -48,26 +48,26 @@ def remaining_heads(model: SavedModel, heads: Collection[Head]) -> RemainingHead
     return result
 
 
-def head_counts(model: SavedModel) -> HeadCounts:
+def head_counts(model: CheckpointModel) -> HeadCounts:
     """The heads of the attentions that the model has; ``--no-cross-attention`` leaves one out."""
     present = dict.fromkeys(attention.attention for attention in model.attentions)
     return {attention: list(model.options.heads[attention]) for attention in present}
 
 
-def mappings_apart(model: SavedModel) -> Mappings:
-    """The mappings of each attention whose heads are apart, or were before it was pruned."""
-    # Not of the specs, where --copy-mapping has made heads apart that it will make again
+def per_head_mappings(model: CheckpointModel) -> Mappings:
+    """The mappings of each attention with per-head mappings now, or before it was pruned."""
+    # Not of the specs, where --copy-mapping has made per-head mappings that it will make again
     of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
-    apart: Mappings = {}
+    per_head: Mappings = {}
     for attention in head_counts(model):
         of_attention = getattr(model.args, MAPPING_OPTIONS[attention], None)
         named = of_all + (parse_mapping_option(of_attention) if of_attention is not None else [])
-        if any(isinstance(spec, HeadsSpec) for spec in named):
-            apart[attention] = list(model.options.specs[attention])
-    return apart
+        if any(isinstance(spec, PerHeadSpec) for spec in named):
+            per_head[attention] = list(model.options.specs[attention])
+    return per_head
 
 
-def _copy_of_remaining(model: SavedModel, remaining: list[int]) -> dict[str, str]:
+def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str, str]:
     """The options of the copy of a model with these heads in the layer that it copies by."""
     copy = model.options.copy
     assert copy is not None
@@ -81,7 +81,7 @@ def _copy_of_remaining(model: SavedModel, remaining: list[int]) -> dict[str, str
     return arguments
 
 
-def check_heads(heads: Collection[Head], model: SavedModel) -> None:
+def check_heads(heads: Collection[Head], model: CheckpointModel) -> None:
     """Refuse heads that a model does not have, with what there is."""
     present = head_counts(model)
     for head in sorted(heads):
@@ -94,7 +94,7 @@ def check_heads(heads: Collection[Head], model: SavedModel) -> None:
             )
 
 
-def check_budget(model: SavedModel) -> None:
+def check_budget(model: CheckpointModel) -> None:
     """Refuse a model that was to have a number of heads, and was not trained until it has."""
     cfg, weights = model.state.get("cfg"), model.state["model"]
     criterion = cfg.get("criterion") if cfg is not None else None

@@ -7,11 +7,11 @@ from argparse import Namespace
 from typing import Any
 
 from fairseq_entmax.criterions import plain_criterion
-from fairseq_entmax.models.checkpoint_model import SavedModel
+from fairseq_entmax.models.checkpoint_model import CheckpointModel
 
 
 def settings_of(
-    cfg: dict[str, Any] | None, model: SavedModel, options: dict[str, str]
+    cfg: dict[str, Any] | None, model: CheckpointModel, options: dict[str, str]
 ) -> dict[str, Any] | None:
     """The checkpoint's settings, for a model with these options."""
     if cfg is None:
@@ -23,7 +23,7 @@ def settings_of(
     return cfg
 
 
-def model_settings(settings: Any, model: SavedModel, options: dict[str, str]) -> Any:
+def model_settings(settings: Any, model: CheckpointModel, options: dict[str, str]) -> Any:
     """The settings of a model with these options and no gates."""
     if settings is None:
         return None

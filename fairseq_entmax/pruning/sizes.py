@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
-from fairseq_entmax.models.checkpoint_model import SavedModel
+from fairseq_entmax.models.checkpoint_model import CheckpointModel
 
 # How the names of tensors end that are saved and not learned, and that layers may share
 _BUFFERS = (".decision", ".chosen", "factor_ratio", "rise.updates", ".version", "._float_tensor")
 _SHARED = (".embed_tokens.weight", ".output_projection.weight")
 
 
-def shared_names(model: SavedModel) -> tuple[str, ...]:
+def shared_names(model: CheckpointModel) -> tuple[str, ...]:
     """How the names of tensors end that layers of a model may share."""
     names = set(_SHARED)
     for attention in model.attentions:

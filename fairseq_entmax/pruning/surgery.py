@@ -18,10 +18,10 @@ from torch import Tensor
 from fairseq_entmax.attentions import SIDES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.mappings import Mapping, PerHeadMapping
 from fairseq_entmax.models.checkpoint_model import (
-    SavedAttention,
-    SavedModel,
+    CheckpointAttention,
+    CheckpointModel,
     model_of_state,
     read_model,
 )
@@ -53,7 +53,7 @@ class PruningReport:
     weight_bytes_before: int
     weight_bytes_after: int
     undecided: dict[Head, float]  # gates between 0 and 1, folded into the output projection
-    # Of each attention whose heads are apart, or were before pruning
+    # Of each attention with per-head mappings, now or before pruning
     mappings_after: Mappings = field(default_factory=dict)
     copy_after: dict[str, str] = field(default_factory=dict)  # options of the copy
 
@@ -110,7 +110,7 @@ def prune_state(
 
 
 def _prune(
-    model: SavedModel, heads: Collection[Head], undecided: bool
+    model: CheckpointModel, heads: Collection[Head], undecided: bool
 ) -> tuple[dict[str, Any], PruningReport]:
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
@@ -173,13 +173,13 @@ def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
     return result.counts, result.mappings, result.copy
 
 
-def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
+def _norms_before(model: CheckpointModel, attention: CheckpointAttention) -> bool:
     side = SIDES[attention.attention]
     return bool(getattr(model.args, f"{side}_normalize_before", False))
 
 
 def _cut(
-    model: SavedModel, attention: SavedAttention, remaining: list[int], gates: list[float]
+    model: CheckpointModel, attention: CheckpointAttention, remaining: list[int], gates: list[float]
 ) -> dict[str, Tensor]:
     """The weights of an attention with these of its heads, each times its gate."""
     weights = {
@@ -218,14 +218,14 @@ def _cut(
 
 
 def _cut_mapping(
-    model: SavedModel, attention: SavedAttention, remaining: list[int]
+    model: CheckpointModel, attention: CheckpointAttention, remaining: list[int]
 ) -> dict[str, Tensor]:
     """What is saved of the mapping of an attention with these of its heads."""
-    saved = attention.part("mapping")
+    weights = attention.part("mapping")
     mapping = model.mapping(attention)
     assert mapping is not None
     mapping.keep_heads(remaining)
-    smaller: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
+    smaller: Mapping = mapping.simplest() if isinstance(mapping, PerHeadMapping) else mapping
     spec, defaults = attention.mapping.keep_heads(remaining), model.options.mapping_defaults
     wanted = spec.build(len(remaining), defaults=defaults).state_dict()
     values = smaller.state_dict()
@@ -234,10 +234,10 @@ def _cut_mapping(
             f"the mapping {attention.mapping} cannot be pruned to {len(remaining)} heads: keep_heads "
             f"of {type(mapping).__name__} has to leave of its parameters what one of so many heads has"
         )
-    if not saved:
+    if not weights:
         return {}
-    # Of heads apart the names have others in front of them, with the numbers that are left
-    dtypes = {name.rpartition(".")[2]: value.dtype for name, value in saved.items()}
+    # Of per-head mappings the names have others in front of them, with the numbers that are left
+    dtypes = {name.rpartition(".")[2]: value.dtype for name, value in weights.items()}
     return {
         f"mapping.{name}": value.to(dtypes[name.rpartition(".")[2]])
         for name, value in values.items()

@@ -23,10 +23,10 @@ import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from 
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.masks import hides_future_alone
 from fairseq_entmax.kernels.inputs import split_heads
-from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.mappings import Mapping, PerHeadMapping
 
 
-def epsilon_of(mapping: Mapping | HeadsApart, heads: int) -> Tensor | None:
+def epsilon_of(mapping: Mapping | PerHeadMapping, heads: int) -> Tensor | None:
     """Alpha - 1 of each head; None where alpha-entmax is not all that the mapping is."""
     epsilon = mapping.fused()
     if epsilon is None:

@@ -177,11 +177,6 @@ def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
     return seconds, torch.cuda.max_memory_allocated() - before if trainer.cuda else 0
 
 
-def kernel(device: str) -> str:
-    """Which kernel alpha-entmax runs on there."""
-    return kernels.backend_for(torch.zeros(1, 1, device=device), 0.5).__name__
-
-
 def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]:
     """What the table has of each contender, after some rounds."""
     speeds = {name: [speed for speed, _ in pairs] for name, pairs in results.items()}
@@ -229,22 +224,16 @@ def measure(
 
 def main() -> None:
     parser = common.arguments(__doc__, "training.json")
-    parser.add_argument(
-        "data", metavar="DATA", help="folder of binarised data, or random:SOURCExTARGET"
-    )
+    parser.add_argument("data", metavar="DATA", help="binarised data, or random:SOURCExTARGET")
     parser.add_argument("--model", choices=MODELS, default="quickstart")
-    parser.add_argument(
-        "--max-tokens", type=common.positive, default=1250, help="tokens in a batch"
-    )
+    parser.add_argument("--max-tokens", type=common.positive, default=1250, help="of a batch")
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
     parser.add_argument("--fp16", action="store_true", help="in half precision, on a GPU")
     parser.add_argument("--bf16", action="store_true", help="in bfloat16, on a GPU")
     parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
     parser.add_argument("--query-scale", type=float, default=1.0, metavar="FACTOR")
     parser.add_argument("--rounds", type=common.positive, default=9)
-    parser.add_argument(
-        "--updates", type=common.positive, default=8, help="updates of each in a round"
-    )
+    parser.add_argument("--updates", type=common.positive, default=8, help="of each in a round")
     parser.add_argument(
         "--mapping",
         metavar="SPEC",
@@ -263,7 +252,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     on = common.device("cuda" if options.cuda else "cpu")
     settings = {**common.machine(on), **vars(options), "fairseq_options": rest}
-    settings["kernel"] = kernel(on)
+    settings["kernel"] = kernels.backend_for(torch.zeros(1, 1, device=on), 0.5).__name__
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         if is_random:
@@ -277,9 +266,8 @@ def main() -> None:
 
         rows = measure(options, rest, folder, write)
     write(models=rows)
-    print(
-        f"{common.machine_line(settings)}\nalpha-entmax runs on {kernel(on)}\n{table(rows, options.cuda)}"
-    )
+    print(f"{common.machine_line(settings)}\nalpha-entmax runs on {settings['kernel']}")
+    print(table(rows, options.cuda))
 
 
 def table(rows: list[dict[str, Any]], has_peaks: bool) -> str:

@@ -43,7 +43,7 @@ def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     assert found == [("softmax", (), [1.0] * 4)] * 6
 
 
-def test_heads_apart_have_a_dash_and_null_where_they_have_no_such_value(tmp_path, capsys):
+def test_per_head_mappings_have_a_dash_and_null_where_they_have_no_such_value(tmp_path, capsys):
     _, path = checkpoint(tmp_path, attn_mapping="entmax:init=1.5|sqpnormmax|fusedmax*2")
     assert main(["alpha", path]) == 0
     tables = capsys.readouterr().out.split("\n\n")

@@ -59,7 +59,7 @@ def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
     assert [may_leave_out({"values": own}) for own in values] == [False, True, True, True]
 
 
-def test_values_that_heads_share_are_those_of_each_and_heads_apart_without_one_have_null():
+def test_values_that_heads_share_are_those_of_each_and_per_head_mappings_without_one_have_null():
     shared = build_model(attn_mapping="entmax:init=1.5", share_alpha="layer")
     layer = MeasuredLayer("cross", 0, None, shared.decoder.layers[0].encoder_attn)
     assert HeadValues().of_heads(layer) == [{"values": {"alpha": 1.5}}] * 4

@@ -124,13 +124,13 @@ def test_a_search_may_change_between_the_ways(kind, beam):
     attention.set_beam_size(beam)
     query = torch.randn(5, 6, WIDTH, generator=torch.Generator().manual_seed(3))
     runs = []
-    for watched in ((), (1, 2, 4)):
+    for observed in ((), (1, 2, 4)):
         state, outputs = {}, []
         for number, row in enumerate(query.split(1)):
             key = row if kind == "self" else source
             options = {"incremental_state": state, "static_kv": kind == "cross"}
             # Somebody who sees the weights has them computed in fairseq's way
-            seen = attention.observed(lambda probs: None) if number in watched else nullcontext()
+            seen = attention.observed(lambda probs: None) if number in observed else nullcontext()
             with seen:
                 outputs.append(attention(row, key, key, **options)[0])
             attention.reorder_incremental_state(state, torch.tensor([1, 0, 2, 5, 5, 3]))

@@ -287,10 +287,10 @@ def softmax_calls(monkeypatch):
     return counted
 
 
-def softmax_results(kind, padding, gated=True, watched=False):
+def softmax_results(kind, padding, gated=True, observed=False):
     module = make(kind, "softmax" if gated else "softmax:temperature=learned", torch.float32)
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
-    if watched:  # somebody who sees the weights keeps the parts apart
+    if observed:  # somebody who sees the weights keeps the parts apart
         module.mapping.register_forward_hook(lambda *_: None)
     query, key, mask = inputs(kind, torch.float32)
     query.requires_grad_()
@@ -305,7 +305,7 @@ def softmax_results(kind, padding, gated=True, watched=False):
 @pytest.mark.parametrize("pads", [False, True])
 def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
     padding = left_padding(kind).flip(1) if pads else None
-    whole, apart = (softmax_results(kind, padding, gated, watched) for watched in (False, True))
+    whole, apart = (softmax_results(kind, padding, gated, observed) for observed in (False, True))
     assert len(softmax_calls) == 1
     for one, other in zip(whole, apart, strict=True):
         torch.testing.assert_close(one, other, atol=5e-5, rtol=5e-5)

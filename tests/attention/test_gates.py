@@ -223,7 +223,7 @@ def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing
     (gate().sum() + gate.probability_open().sum()).backward()
     assert gate.weight.grad[1] == 0
     assert gate.weight.grad[2] != 0
-    assert gate.is_settled().tolist() == [False, True, False]
+    assert gate.decided_heads().tolist() == [False, True, False]
     assert HardConcreteGate(2, protected=(0, 1)).is_decided
 
 

@@ -128,8 +128,9 @@ def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
         again.load_state_dict(model.state_dict())
         assert evaluated(gates_of(again)) == evaluated(gates_of(model))
         state = state_of(model, **options)
-        saved = model_of_state(state, "it.pt")
-        assert sum(sum(saved.gates(one)) for one in saved.attentions) == 5 + 8  # 8 have no gates
+        checkpoint = model_of_state(state, "it.pt")
+        # Eight heads have no gates
+        assert sum(sum(checkpoint.gates(one)) for one in checkpoint.attentions) == 5 + 8
         _, report = prune_state(state, "it.pt")
         assert sum(report.heads_after["encoder-self"] + report.heads_after["cross"]) == 5
         assert not report.undecided

@@ -114,18 +114,18 @@ STRENGTHS = {
 }
 
 
-def check_structured(backend, kind, keys):
+def check_structured(backend, structure, keys):
     """Probabilities and gradients of a mapping with structure, at all of its strengths."""
-    for strength in STRENGTHS[kind]:
-        made = batch(keys, epsilons=(0.1, 0.5, 1.0) if kind == PNORM else (0.0, 0.33, 1.0))
+    for strength in STRENGTHS[structure]:
+        made = batch(keys, epsilons=(0.1, 0.5, 1.0) if structure == PNORM else (0.0, 0.33, 1.0))
         scores, epsilon, grad = (tensor[:-1] for tensor in made)  # without NaN in a row of no keys
         # Scores of such a size that float32 keeps the digits that decide who moves together
         scores = scores.clamp(min=-INF, max=1e4)
         own = torch.full_like(epsilon, strength)
         given = {"scores": scores, "epsilon": epsilon, "strength": own, "grad": grad}
-        probs = backend.probabilities(scores, kind, epsilon, own)
+        probs = backend.probabilities(scores, structure, epsilon, own)
         truth = torch_structured.probabilities(
-            scores.double(), kind, epsilon.double(), own.double()
+            scores.double(), structure, epsilon.double(), own.double()
         )
         size = scores.masked_fill(~scores.isfinite(), 0.0).abs().amax(-1, keepdim=True)
         is_large = size > 100
@@ -134,9 +134,9 @@ def check_structured(backend, kind, keys):
         assert (probs.nan_to_num(1.0).sum(-1)[probs.isfinite().all(-1)] <= 1 + 1e-5).all()
         masked = scores == -INF
         wanted = (True, True, True)
-        found = backend.gradients(probs, kind, epsilon, own, masked, grad, wanted)
+        found = backend.gradients(probs, structure, epsilon, own, masked, grad, wanted)
         exact = (epsilon.double(), own.double(), masked, grad.double(), wanted)
-        expected = torch_structured.gradients(probs.double(), kind, *exact)
+        expected = torch_structured.gradients(probs.double(), structure, *exact)
         for ours, other in zip(found, expected, strict=True):
             assert_rows(ours, other, 1e-4, given, 1e-4)
 

@@ -18,7 +18,7 @@ INF, NAN = math.inf, math.nan
 class Case(NamedTuple):
     """A mapping with its two parameters: ``shape`` is alpha or p, ``strength`` lambda or gamma."""
 
-    kind: str
+    structure: str
     function: Callable[..., torch.Tensor]  # scores, shape, strength, dim
     truth: Callable[..., torch.Tensor]  # scores, shape, strength
     shapes: tuple[float, ...]

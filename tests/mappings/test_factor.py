@@ -115,17 +115,17 @@ def test_a_ratio_that_is_none_is_refused(ratio):
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(1, 30), (10, 1), (10, 30)])
-def test_heads_apart_take_values_of_one_mapping_whatever_the_factors(own, theirs):
+def test_per_head_mappings_take_values_of_one_mapping_whatever_the_factors(own, theirs):
     fast = f":lr_factor={own}" if own != 1 else ""
     text = f"entmax{fast}|entmax:init=1.2|softmax|entmax{fast}"
-    apart = parse_mappings(text)[0].build(4)
+    per_head = parse_mappings(text)[0].build(4)
     one = build("entmax", theirs, seed=3)
     state = {f"mapping.{name}": value for name, value in one.state_dict().items()}
-    apart.take_from_all(state, "mapping.")
-    apart.load_state_dict({name.removeprefix("mapping."): value for name, value in state.items()})
+    per_head.take_from_all(state, "mapping.")
+    per_head.load_state_dict({name.removeprefix("mapping."): state[name] for name in state})
     expected = values(one)["alpha"]
     expected[2] = 1.0
-    torch.testing.assert_close(values(apart)["alpha"], expected, rtol=2e-6, atol=0)
+    torch.testing.assert_close(values(per_head)["alpha"], expected, rtol=2e-6, atol=0)
     other = parse_mappings("entmax:lr_factor=2|entmax|softmax|entmax:lr_factor=2")[0].build(4)
-    other.load_state_dict(apart.state_dict())
-    assert_same_values(other, apart)
+    other.load_state_dict(per_head.state_dict())
+    assert_same_values(other, per_head)

@@ -67,9 +67,9 @@ def test_values_are_said_as_they_stand_and_those_that_rise_are_told_from_others(
         "tv": [pytest.approx(0.075)],
     }
     assert (mapping.changing, mapping.learned) == (("alpha", "tv"), ())
-    apart = build("softmax|sparsemax|softmax|sqpnormmax:p=learned")
-    assert (apart.changing, apart.learned) == (("alpha", "p"), ("p",))
-    assert apart.changes("alpha") == [False, True, False, False]
+    per_head = build("softmax|sparsemax|softmax|sqpnormmax:p=learned")
+    assert (per_head.changing, per_head.learned) == (("alpha", "p"), ("p",))
+    assert per_head.changes("alpha") == [False, True, False, False]
     assert build("sqpnormmax").changing == ()
 
 

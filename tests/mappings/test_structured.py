@@ -148,7 +148,7 @@ def test_gradients_equal_differences_of_the_reference(case, keys):
     grad, direction = (random_rows(rows, keys, 1.0, seed=seed) for seed in (2, 3))
     scores = random_rows(rows, keys, 1.0, seed=1)
     # OSCAR's adds up over pairs
-    number = case.strength / keys if case.kind == "oscar" else case.strength
+    number = case.strength / keys if case.structure == "oscar" else case.strength
     shapes, strengths = (torch.full((rows, 1), x).double() for x in (case.shape, number))
 
     def loss(z=scores, shape=case.shape, strength=number):
@@ -192,7 +192,7 @@ def test_a_parameter_that_is_nan_shows_in_its_rows_alone(case, harmed):
     values = [torch.full((6, 1), x).double() for x in (case.shape - 1.0, case.strength)]
     values[harmed - 1][1] = NAN
     results = gradients_of(
-        lambda z, e, s: map_structured(z, case.kind, e, s),
+        lambda z, e, s: map_structured(z, case.structure, e, s),
         random_rows(6, 12, 1.0),
         *(scores, *values),
     )

@@ -8,10 +8,10 @@ import torch
 from fairseq_entmax.mappings import (
     MAPPINGS,
     Entmax,
-    HeadsApart,
-    HeadsSpec,
     Mapping,
     MappingSpec,
+    PerHeadMapping,
+    PerHeadSpec,
     parse_layers,
     parse_mapping,
     parse_mappings,
@@ -21,7 +21,7 @@ from fairseq_entmax.mappings import (
 from fairseq_entmax.mappings.layers import layers_text
 
 NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "sqpnormmax"]
-APART = "sparsemax|softmax*7"
+PER_HEAD = "sparsemax|softmax*7"
 
 
 def names(specs):
@@ -88,7 +88,7 @@ WRONG = [
     ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
     ("softmax:temperature_init=2", "temperature_init is for temperature=learned: write both, or"),
     ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
-    # Lists of layers, and heads apart
+    # Lists of layers, and per-head mappings
     *(
         (f"softmax,entmax15*{count}", f"whole number of layers, 1 to 999, not {count!r} in ")
         for count in ("0", "-1", "", "+2", "2*3")
@@ -99,7 +99,7 @@ WRONG = [
     ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 999, not '0'"),
     ("(softmax,sparsemax)*2", "one pair of brackets, such as ", "not '(softmax'"),
     ("(softmax|sparsemax)2", "one pair of brackets, such as ", "not '(softmax|sparsemax)2'"),
-    ("softmax|entmax:share=model", "mapping 'entmax:share=model' among heads apart shares"),
+    ("softmax|entmax:share=model", "per-head mapping 'entmax:share=model' shares"),
 ]
 
 
@@ -174,9 +174,9 @@ def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name
         ("softmax", ["softmax"]),
         ("sparsemax*5,softmax", ["sparsemax"] * 5 + ["softmax"]),
         (" entmax:alpha=1.33 * 2,entmax*03", ["entmax:alpha=1.33"] * 2 + ["entmax"] * 3),
-        (APART, [APART]),
-        (f"({APART})*3,softmax*3", [APART] * 3 + ["softmax"] * 3),
-        (" ( sparsemax | softmax * 07 ) * 2 , entmax ", [APART, APART, "entmax"]),
+        (PER_HEAD, [PER_HEAD]),
+        (f"({PER_HEAD})*3,softmax*3", [PER_HEAD] * 3 + ["softmax"] * 3),
+        (" ( sparsemax | softmax * 07 ) * 2 , entmax ", [PER_HEAD, PER_HEAD, "entmax"]),
         ("(softmax*8)*2", ["(softmax*8)"] * 2),
         ("(entmax:init=1.2)*2", ["entmax:init=1.2"] * 2),
         ("softmax|softmax", ["(softmax*2)"]),
@@ -189,11 +189,11 @@ def test_layers_and_heads_are_read_in_order_with_their_repeats(text, layers):
 
 
 def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
-    for text in ("entmax", f"({APART})", APART):
+    for text in ("entmax", f"({PER_HEAD})", PER_HEAD):
         assert parse_layers(text).of_layers(6) == parse_mappings(text) * 6
     five_of_six = parse_layers("sparsemax*5,softmax").of_layers(6)
     assert names(five_of_six) == ["sparsemax"] * 5 + ["softmax"]
-    for text, length in (("softmax,entmax", 2), ("softmax*1", 1), (f"({APART})*1", 1)):
+    for text, length in (("softmax,entmax", 2), ("softmax*1", 1), (f"({PER_HEAD})*1", 1)):
         message = f"{text!r} names {length} layers, the model has 6; give one mapping"
         with pytest.raises(ValueError, match=re.escape(message)):
             parse_layers(text).of_layers(6)
@@ -203,7 +203,7 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     (spec,) = parse_mappings("entmax|softmax*2|entmax")
     assert names(spec.heads) == ["entmax", "softmax", "softmax", "entmax"]
     mapping = spec.build(4, torch.Generator().manual_seed(1), {"init": "1.25"})
-    assert type(mapping) is HeadsApart
+    assert type(mapping) is PerHeadMapping
     assert mapping.part_of == (0, 1, 1, 0)
     assert {name: tuple(p.shape) for name, p in mapping.named_parameters()} == {
         "parts.0.alpha_logit": (2,)
@@ -211,7 +211,7 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     with pytest.raises(ValueError, match=r"'entmax\|softmax\*2\|entmax' names 4 heads, .* has 8"):
         spec.build(8)
     assert spec.build(4, defaults={"share": "layer"}).parts[0].alpha.shape == (1,)
-    with pytest.raises(ValueError, match=r"'entmax' among heads apart shares .* whole attention"):
+    with pytest.raises(ValueError, match=r"per-head mapping 'entmax' shares .* whole attention"):
         spec.build(4, defaults={"share": "attention"})
     (same,) = parse_mappings("(entmax*3)")
     assert type(same.build(3)) is Entmax
@@ -224,4 +224,4 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
 )
 def test_the_text_of_the_heads_that_are_left_names_them(remaining, text):
     heads = tuple(map(MappingSpec, ["sparsemax", "softmax", "softmax"]))
-    assert str(HeadsSpec(heads).keep_heads(remaining)) == (text or "sparsemax")
+    assert str(PerHeadSpec(heads).keep_heads(remaining)) == (text or "sparsemax")

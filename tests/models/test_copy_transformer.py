@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import EnsembleModel
 
-from fairseq_entmax.mappings import Entmax, HeadsApart
+from fairseq_entmax.mappings import Entmax, PerHeadMapping
 from fairseq_entmax.models.copy_transformer import check_dictionaries
 from tests.support import (
     EVERY_MAPPING,
@@ -172,12 +172,12 @@ def test_recomputed_layers_give_the_same_gradients():
 def test_the_copy_head_has_a_mapping_of_its_own():
     model = model_of("entmax", copy_mapping="sparsemax", copy_heads="1")
     mapping = model.decoder.copy_attention().mapping
-    assert isinstance(mapping, HeadsApart)
+    assert isinstance(mapping, PerHeadMapping)
     assert mapping.part_of == (0, 1, 0, 0)
     assert [part.fixed_alpha for part in mapping.parts] == [None, 2.0]
     assert isinstance(model.decoder.layers[0].encoder_attn.mapping, Entmax)
-    apart = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
-    assert str(apart.attention_options.specs["cross"][1]) == "softmax|entmax15*3"
+    per_head = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
+    assert str(per_head.attention_options.specs["cross"][1]) == "softmax|entmax15*3"
 
 
 @pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])

@@ -79,7 +79,7 @@ def test_what_a_stock_checkpoint_lacks_starts_as_in_a_new_model(options, caplog)
     assert "start as in a new model" in caplog.text
 
 
-def test_heads_apart_take_the_values_of_a_model_whose_heads_were_not():
+def test_per_head_mappings_take_the_values_of_a_model_whose_heads_were_not():
     saved = trained(alpha_lr_factor=10)
     model = build_model(attn_mapping="entmax|entmax:lr_factor=3|entmax*2", alpha_lr_factor=30)
     model.load_state_dict(saved.state_dict())

@@ -201,7 +201,7 @@ GATED = {"head_gates": "encoder-self,cross"}
         ),
         (
             {"attn_mapping": "entmax|softmax*3", "share_alpha": "model"},
-            r"--attn-mapping .*'entmax' among heads apart shares .*with the whole model",
+            r"--attn-mapping .*per-head mapping 'entmax' shares .*with the whole model",
         ),
         ({"attn_mapping": "fusedmax:tv=-1"}, r"--attn-mapping.*: tv must be a number, 0 or more"),
         ({"share_alpha": "all"}, r"--share-alpha: .*none, layer, attention, model, not 'all'"),

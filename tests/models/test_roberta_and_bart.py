@@ -175,8 +175,8 @@ def test_a_gated_model_is_pruned_to_one_with_the_same_logits(stock, gated):
     state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
     pruned, report = prune_state(state, "gated.pt")
     assert report.heads_after[gated] == [2, 0]
-    saved = model_of_state(pruned, "small.pt")
-    small = saved.model_class.build_model(saved.args, task_of(stock))
+    checkpoint = model_of_state(pruned, "small.pt")
+    small = checkpoint.model_class.build_model(checkpoint.args, task_of(stock))
     small.register_classification_head(HEAD, num_classes=3)
     small.load_state_dict(pruned["model"], strict=True)
     torch.testing.assert_close(logits(small.eval()), logits(model))

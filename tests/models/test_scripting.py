@@ -12,7 +12,7 @@ from tests.support import batch, build_model, build_roberta, padded, spread_scor
 
 pytestmark = pytest.mark.slow
 
-# Per-head alphas, mappings of heads apart, heads that are gone, gates, a layer without heads
+# Per-head alphas, per-head mappings, heads that are gone, gates, a layer without heads
 SHAPES = {
     "learned": {"attn_mapping": "entmax"},
     "all kinds": {

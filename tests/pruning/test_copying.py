@@ -14,7 +14,7 @@ from fairseq_entmax.models.checkpoint_model import model_of_state
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.pruning import parse_heads, prune_state
 from fairseq_entmax.pruning.text import as_options
-from tests.pruning.test_heads_apart import varied
+from tests.pruning.test_per_head import varied
 from tests.pruning.test_surgery import (
     ALL,
     gates_of,
@@ -88,8 +88,8 @@ def test_gates_are_open_at_copy_heads_alone_whatever_a_checkpoint_says():
     with torch.no_grad():
         gate.weight.copy_(torch.tensor([-5.0, 4.0, -5.0, 4.0]) / gate.lr_factor)
     state = state_of(model, ARCH, **options)
-    saved = model_of_state(state, "some.pt")
-    assert [saved.gates(attention) for attention in saved.attentions][-1] == [1.0, 1.0, 0.0, 1.0]
+    checkpoint = model_of_state(state, "some.pt")
+    assert checkpoint.gates(checkpoint.attentions[-1]) == [1.0, 1.0, 0.0, 1.0]
     smaller = rebuilt(prune_state(state, "some.pt")[0])
     assert smaller.attention_options.copy.heads == (0, 2)
     torch.testing.assert_close(probabilities(smaller), probabilities(model), atol=1e-5, rtol=0)

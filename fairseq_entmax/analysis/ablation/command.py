@@ -76,13 +76,13 @@ def main(arguments: Sequence[str]) -> None:
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
         )
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
-    kind = data_types.type_of_task(task)
-    unit = results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
+    data_type = data_types.type_of_task(task)
+    unit = results.NATS_OF_TEXT if data_type.name == "labelled" else results.NATS
     document = {
         "format": results.FORMAT,
         "version": results.VERSION,
         "checkpoint": loaded.path,
-        "data": {"path": args.data, "subset": args.gen_subset, **kind.scored(task, counts)},
+        "data": {"path": args.data, "subset": args.gen_subset, **data_type.scored(task, counts)},
         "loss_unit": results.ENTMAX if has_zeros(loaded.model) else unit,
         "settings": settings,
         **compared,
@@ -217,9 +217,9 @@ def _component(config: Any) -> Any:
 
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
     """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
-    digest, kind = hashlib.sha256(), type_of_task(task)
+    digest, data_type = hashlib.sha256(), type_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
     for number in ids:
-        digest.update(f"{number}:{kind.item_text(dataset[number])}\n".encode())
+        digest.update(f"{number}:{data_type.item_text(dataset[number])}\n".encode())
     return digest.hexdigest()

@@ -84,13 +84,13 @@ def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
     """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats; of
     a model with a sparse output, for which it can be infinite, the loss that it is trained by."""
     with torch.no_grad():
-        kind = type_of_model(model)
-        output = kind.run(model, sample)
-        target, counts = kind.targets(model, sample)
+        data_type = type_of_model(model)
+        output = data_type.run(model, sample)
+        target, counts = data_type.targets(model, sample)
         if likelihood.has_zeros(model):
             losses = likelihood.loss_of_logits(output[0], target, counts, model.output_alpha)
         else:
-            log_probs = kind.log_probs(model, sample, output)
+            log_probs = data_type.log_probs(model, sample, output)
             losses = likelihood.negative_log_likelihood(log_probs, target, counts)
     return losses.double().view(len(target), -1).sum(-1)
 
@@ -123,8 +123,8 @@ class Scorer:
         ids = torch.cat([sample["id"].cpu() for sample in samples])
         self._order = ids.argsort().tolist()
         self.ids: list[int] = ids.sort().values.tolist()
-        kind = type_of_model(model)
-        counted = (kind.targets(model, sample)[1] for sample in samples)
+        data_type = type_of_model(model)
+        counted = (data_type.targets(model, sample)[1] for sample in samples)
         lengths = [one.view(len(one), -1).sum(-1).tolist() for one in counted]
         self.target_tokens: list[int] = self._in_order(lengths)
         self.references = self._references() if self._has_text else []

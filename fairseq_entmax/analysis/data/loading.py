@@ -53,13 +53,13 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     _check_data(args)
-    kind = data_types.type_named(args.task)
-    data_types.check_folder(args.data, kind, args.task)
+    data_type = data_types.type_named(args.task)
+    data_types.check_folder(args.data, data_type, args.task)
     refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
-    kind.complete(args, {word[2:].replace("-", "_") for word in words})
+    data_type.complete(args, {word[2:].replace("-", "_") for word in words})
     return args
 
 
@@ -96,15 +96,15 @@ def configuration(args: Namespace) -> Any:
 
 def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries."""
-    kind = data_types.type_named(args.task)
+    data_type = data_types.type_named(args.task)
     config = configuration(args).task
     try:
-        return kind.setup_task(args, config)
+        return data_type.setup_task(args, config)
     except Exception as error:  # fairseq raises plain Exception, too
         languages = ", or give --source-lang and --target-lang as they are in its file names"
         raise ValueError(
             f"the dictionaries in {args.data} cannot be read ({reason(error)}): run fairseq-preprocess "
-            f"again{languages * kind.has_search}"
+            f"again{languages * data_type.has_search}"
         ) from error
 
 
@@ -131,27 +131,27 @@ def load_task(
     arguments = [text for name, one in languages.items() if one for text in (name, one)]
     args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
     _check_data(args)
-    kind = data_types.type_named(task)
-    data_types.check_folder(data, kind, task)
+    data_type = data_types.type_named(task)
+    data_types.check_folder(data, data_type, task)
     if checkpoint is not None:
         args.path = checkpoint
-        kind.complete(args, set())
+        data_type.complete(args, set())
     return setup_task(args)
 
 
 def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder."""
-    kind = data_types.type_of_task(task)
+    data_type = data_types.type_of_task(task)
     try:
         task.load_dataset(subset)
     except Exception as error:  # whatever fairseq makes of a file that is damaged or not there
         raise ValueError(
             f"--gen-subset got {subset!r}, of which there is no data that can be read in "
-            f"{kind.options_of(task).data}: "
+            f"{data_type.options_of(task).data}: "
             f"{reason(error)}"
         ) from error
     dataset = task.dataset(subset)
-    kind.check_dataset(task, dataset, subset)
+    data_type.check_dataset(task, dataset, subset)
     return dataset
 
 

@@ -25,7 +25,7 @@ def maps_of(
     is_generated: bool = False,
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
-    kind = type_of_task(task)
+    data_type = type_of_task(task)
     device = next(models[0].model.parameters()).device
     groups = [group_kinds(loaded.model) for loaded in models]
     entries = []
@@ -33,7 +33,7 @@ def maps_of(
     together = [[model] for model in every] if is_generated else [every]
     for number, shown in itertools.product(sentences, together):
         (whole,) = samples(datasets[shown[0]], [number], device)
-        sample = kind.for_map(whole)
+        sample = data_type.for_map(whole)
         passes = {place: record_pass(models[place].model, sample)[0] for place in shown}
         place_of_model = {"model": shown[0]} if is_generated else {}
         maps = [
@@ -41,7 +41,7 @@ def maps_of(
             for place, of_model in enumerate(groups)
         ]
         entries.append(
-            {"sentence": number, **place_of_model, **kind.tokens(task, sample), "models": maps}
+            {"sentence": number, **place_of_model, **data_type.tokens(task, sample), "models": maps}
         )
     return entries
 

@@ -56,9 +56,9 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
-        kind = type_of_model(model)
-        logits, _ = kind.run(model, sample)
-        target, counts = kind.targets(model, sample)
+        data_type = type_of_model(model)
+        logits, _ = data_type.run(model, sample)
+        target, counts = data_type.targets(model, sample)
         each = loss_of_logits(logits, target, counts, getattr(model, "output_alpha", 1.0))
         gone = unreachable(each, model)
         size = len(target)

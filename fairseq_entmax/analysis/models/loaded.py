@@ -66,19 +66,19 @@ def load_model(path: str, task: Any) -> LoadedModel:
             dictionaries or languages.
         UnsafeCheckpointError: it holds something that could run code.
     """
-    saved = read_model(path)
-    state = saved.state
-    kind, copy = type_of_task(task), saved.options.copy
-    check_model(saved.model_class, saved.architecture, path, kind)
-    kind.check_fit(state, path, task, 0 if copy is None else copy.source_position_markers)
+    checkpoint = read_model(path)
+    state = checkpoint.state
+    data_type, copy = type_of_task(task), checkpoint.options.copy
+    check_model(checkpoint.model_class, checkpoint.architecture, path, data_type)
+    data_type.check_fit(state, path, task, 0 if copy is None else copy.source_position_markers)
     try:
-        model = kind.build_model(saved, task)
+        model = data_type.build_model(checkpoint, task)
         model.load_state_dict(state["model"], strict=True)
     except Exception as error:  # of settings or weights that do not fit, of whatever kind
         raise ValueError(f"{path} does not hold the model it names: {reason(error)}") from error
     model.eval().requires_grad_(False)
     updates = updates_of(state)
-    return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
+    return LoadedModel(os.path.basename(path), path, checkpoint.architecture, model, updates)
 
 
 def _names(paths: list[str], mappings: list[str]) -> list[str]:

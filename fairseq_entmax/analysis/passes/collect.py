@@ -63,15 +63,15 @@ class ModelCollector:
         self.statistics = ModelStatistics(wanted)
         self.measures = [one for one in MODEL_MEASURES if one.is_of(loaded.model)]
         self.sums = Sums()
-        self._kind = type_of_model(loaded.model)
+        self._data_type = type_of_model(loaded.model)
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
         model = self.loaded.model
         attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
-        log_probs = self._kind.log_probs(model, sample, output)
-        target, counts = self._kind.targets(model, sample)
+        log_probs = self._data_type.log_probs(model, sample, output)
+        target, counts = self._data_type.targets(model, sample)
         nll = likelihood.negative_log_likelihood(log_probs, target, counts)
         gone = likelihood.unreachable(nll, model)
         loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)

@@ -12,7 +12,7 @@ from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.mappings import HeadsSpec, parse_mappings
+from fairseq_entmax.mappings import PerHeadSpec, parse_mappings
 
 MOST_POINTS = 80
 BINS = 20
@@ -140,7 +140,7 @@ def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
             (spec,) = parse_mappings(mapping)
         except ValueError:  # of a mapping that is registered elsewhere
             spec = None
-        if isinstance(spec, HeadsSpec) and len(spec.heads) == heads:
+        if isinstance(spec, PerHeadSpec) and len(spec.heads) == heads:
             return [name in one.build().learned for one in spec.heads]
     return [True] * heads
 

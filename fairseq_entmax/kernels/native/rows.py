@@ -25,18 +25,18 @@ def supports(scores: Tensor) -> bool:
 
 
 def probabilities(
-    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores)
-    _run("forward", scores, kind, (epsilon, strength), probs)
+    _run("forward", scores, structure, (epsilon, strength), probs)
     return probs
 
 
 def gradients(
     probs: Tensor,
-    kind: str,
+    structure: str,
     epsilon: float | Tensor,
     strength: float | Tensor,
     masked: Tensor | None,
@@ -53,14 +53,14 @@ def gradients(
         probs.new_zeros((*probs.shape[:-1], 1)) if is_wanted else None for is_wanted in wanted[1:]
     )
     others = (masked, grad, for_scores, for_epsilon, for_strength)
-    _run("backward", probs, kind, (epsilon, strength), *others)
+    _run("backward", probs, structure, (epsilon, strength), *others)
     return for_scores, for_epsilon, for_strength
 
 
 def _run(
     direction: str,
     scores: Tensor,
-    kind: str,
+    structure: str,
     parameters: tuple[float | Tensor, float | Tensor],
     *others: Tensor | None,
 ) -> None:
@@ -71,9 +71,9 @@ def _run(
         return
     # Alive until the call is over
     epsilon, *of_epsilon = values_of_rows(parameters[0], scores)
-    strength, *of_strength = values_of_rows(parameters[1], scores) if kind else (None, 0, 0)
+    strength, *of_strength = values_of_rows(parameters[1], scores) if structure else (None, 0, 0)
     failed = getattr(library(), f"entmax_rows_{direction}")(
-        *(address(scores), NUMBERS[kind]),
+        *(address(scores), NUMBERS[structure]),
         *(address(epsilon), *of_epsilon, address(strength), *of_strength),
         *(address(tensor) for tensor in others),
         *(number, keys, threads_for(scores.numel(), -(-number // lanes()))),

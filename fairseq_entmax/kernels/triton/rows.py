@@ -66,11 +66,11 @@ def supports(scores: Tensor) -> bool:
 
 
 def probabilities(
-    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype.
 
-    There are kernels for the kind :data:`~fairseq_entmax.kernels.structure.PLAIN` alone.
+    There are kernels for the structure :data:`~fairseq_entmax.kernels.structure.PLAIN` alone.
     """
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
@@ -81,7 +81,7 @@ def probabilities(
 
 def gradients(
     probs: Tensor,
-    kind: str,
+    structure: str,
     epsilon: float | Tensor,
     strength: float | Tensor,
     masked: Tensor | None,

@@ -15,7 +15,7 @@ from fairseq_entmax.mappings import Mapping, strengths
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
 from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.factor import NO_FACTOR
-from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec, LayersSpec, layers_text
+from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, PerHeadSpec, layers_text
 from fairseq_entmax.mappings.rise import check_warmup
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
@@ -156,12 +156,12 @@ class AttentionHeads(Feature):
             self.mapping_defaults[parameter] = getattr(self, option_of)
         for attention, heads in self.heads.items():
             for layer in range(len(heads)):
-                self.check_apart(attention, layer)
+                self.check_per_head(attention, layer)
 
-    def check_apart(self, attention: str, layer: int) -> None:
+    def check_per_head(self, attention: str, layer: int) -> None:
         """Refuse a mapping for each head that does not fit the heads of a layer."""
         spec, number = self.specs[attention][layer], self.heads[attention][layer]
-        if isinstance(spec, HeadsSpec) and number:
+        if isinstance(spec, PerHeadSpec) and number:
             try:
                 # A private generator: a check leaves torch's own random numbers as they are
                 spec.build(number, torch.Generator(), self.mapping_defaults)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.mappings.layers import HeadsSpec
+from fairseq_entmax.mappings.layers import PerHeadSpec
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
@@ -106,11 +106,11 @@ class Copying(Feature):
             )
         if self.copy_mapping is not None:
             spec = options.specs[CROSS][layer]
-            each = list(spec.heads) if isinstance(spec, HeadsSpec) else [spec] * number
+            each = list(spec.heads) if isinstance(spec, PerHeadSpec) else [spec] * number
             for head in self.heads:
                 each[head] = self.copy_mapping
-            options.specs[CROSS][layer] = HeadsSpec(tuple(each))
-            options.features["attention"].check_apart(CROSS, layer)
+            options.specs[CROSS][layer] = PerHeadSpec(tuple(each))
+            options.features["attention"].check_per_head(CROSS, layer)
 
     def attach(self, model: Any, args: Any) -> None:
         model.decoder.copy = self

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from fairseq_entmax.analysis import head_sensitivity, load_model, load_samples, load_task
 from fairseq_entmax.analysis.data.loading import load_dataset
 from fairseq_entmax.analysis.data.samples import samples
-from fairseq_entmax.analysis.inspect.inspector import look
+from fairseq_entmax.analysis.looks.look import look
 from tests.analysis.data_types import small
 from tests.analysis.data_types.small import CLASSES, MASKED, model_of
 

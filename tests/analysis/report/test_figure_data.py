@@ -90,7 +90,7 @@ def test_a_panel_without_numbers_has_a_row_of_nothing_so_that_those_behind_it_st
     }
 
 
-def test_fixed_heads_among_heads_apart_are_not_counted_as_learned(small):
+def test_fixed_heads_among_per_head_mappings_are_not_counted_as_learned(small):
     layer = layer_of(small)
     small["models"][2]["attentions"] = [layer]
     layer["mapping"], layer["learned"] = "entmax:tv=learned|softmax|fusedmax", ["alpha", "tv"]

@@ -5,7 +5,7 @@ import torch
 
 from fairseq_entmax.kernels import torch_losses
 from fairseq_entmax.kernels.native import attention, losses, rows
-from fairseq_entmax.kernels.structure import KINDS, PLAIN
+from fairseq_entmax.kernels.structure import PLAIN, STRUCTURES
 from tests.kernels import contract
 from tests.kernels.native.support import needs_compiler
 
@@ -38,10 +38,10 @@ def test_a_gradient_that_is_no_number_leaves_none_in_its_row(bad):
         assert for_alpha.isfinite().all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("keys", [1, 2, 5, 17, 40, 130])
-def test_structured_rows(kind, keys):
-    contract.check_structured(rows, kind, keys)
+def test_structured_rows(structure, keys):
+    contract.check_structured(rows, structure, keys)
 
 
 @pytest.mark.parametrize("case", contract.CASES, ids=str)

@@ -16,40 +16,40 @@ DATA_TYPES: tuple[DataType, ...] = (LabelledText(), LanguageModel(), MaskedText(
 
 def type_named(task: str) -> DataType:
     """The type of a task's name."""
-    for kind in DATA_TYPES:
-        if task in kind.tasks:
-            return kind
-    known = ", and ".join(" and ".join(kind.tasks) for kind in reversed(DATA_TYPES))
+    for data_type in DATA_TYPES:
+        if task in data_type.tasks:
+            return data_type
+    known = ", and ".join(" and ".join(one.tasks) for one in reversed(DATA_TYPES))
     raise ValueError(f"--task got {task!r}: only models of the tasks {known} can be analysed")
 
 
 def type_of_task(task: Any) -> DataType:
     """The type of the data of a task of fairseq's."""
-    return next((kind for kind in DATA_TYPES if kind.has_task(task)), DATA_TYPES[-1])
+    return next((one for one in DATA_TYPES if one.has_task(task)), DATA_TYPES[-1])
 
 
 def type_of_model(model: Any) -> DataType:
     """The type of data that a model, or its class, is for: by the attentions it has."""
-    return next((kind for kind in DATA_TYPES if kind.has_model(model)), DATA_TYPES[-1])
+    return next((one for one in DATA_TYPES if one.has_model(model)), DATA_TYPES[-1])
 
 
-def check_model(model_class: Any, architecture: str, path: str, kind: DataType) -> None:
+def check_model(model_class: Any, architecture: str, path: str, data_type: DataType) -> None:
     """Refuse a checkpoint of a model for another type of data."""
-    model_kind = type_of_model(model_class)
-    if model_kind.attentions != kind.attentions:
+    model_type = type_of_model(model_class)
+    if model_type.attentions != data_type.attentions:
         raise ValueError(
-            f"{path} has the architecture {architecture}, of {model_kind.models}, and the "
-            f"data is {kind.data}: give --task {model_kind.tasks[0]} and data for it, or another model"
+            f"{path} has the architecture {architecture}, of {model_type.models}, and the data is "
+            f"{data_type.data}: give --task {model_type.tasks[0]} and data for it, or another model"
         )
 
 
-def check_folder(folder: str, kind: DataType, task: str) -> None:
+def check_folder(folder: str, data_type: DataType, task: str) -> None:
     """Refuse a folder with data of another type."""
-    if kind.is_in(folder):
+    if data_type.is_in(folder):
         return
     for other in DATA_TYPES:
-        if other is not kind and other.is_in(folder):
+        if other is not data_type and other.is_in(folder):
             raise ValueError(
-                f"--task {task} is for {kind.data}, and {folder} has {other.data}: give --task "
-                f"{other.tasks[0]}, or other data"
+                f"--task {task} is for {data_type.data}, and {folder} has {other.data}: give "
+                f"--task {other.tasks[0]}, or other data"
             )

@@ -31,15 +31,15 @@ class DataType:
     has_search: ClassVar[bool] = False  # whether its models write one text for another
 
     def is_in(self, folder: str) -> bool:
-        """Whether a folder looks as if it had data of this kind."""
+        """Whether a folder looks as if it had data of this type."""
         raise NotImplementedError
 
     def has_task(self, task: Any) -> bool:
-        """Whether a task of fairseq's is of this kind."""
+        """Whether a task of fairseq's is of this type."""
         return isinstance(task, self.task_class)
 
     def has_model(self, model: Any) -> bool:
-        """Whether a model, or its class, is for data of this kind."""
+        """Whether a model, or its class, is for data of this type."""
         return frozenset(getattr(model, "attentions", ())) == self.attentions
 
     def options_of(self, task: Any) -> Any:
@@ -50,7 +50,7 @@ class DataType:
         """Take options of the task, but those given, from the first checkpoint into ``args``."""
 
     def check_options(self, args: Namespace) -> None:
-        """Refuse options of ``analyze`` that have no part in data of this kind."""
+        """Refuse options of ``analyze`` that have no part in data of this type."""
         if args.of == GENERATED and not self.has_search:
             raise ValueError(
                 f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
@@ -69,9 +69,9 @@ class DataType:
         """Refuse a checkpoint of other data; its dictionary ends with markers without embeddings."""
         raise NotImplementedError
 
-    def build_model(self, saved: Any, task: Any) -> Any:
-        """The model of a ``SavedModel``, without its weights."""
-        return saved.model_class.build_model(saved.args, task)
+    def build_model(self, checkpoint: Any, task: Any) -> Any:
+        """The model of a ``CheckpointModel``, without its weights."""
+        return checkpoint.model_class.build_model(checkpoint.args, task)
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
         """What makes the sentences of a batch of its samples."""

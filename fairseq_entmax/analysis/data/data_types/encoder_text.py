@@ -146,8 +146,8 @@ class LabelledText(EncoderText):
                 f"{classes}: leave --num-classes out"
             )
 
-    def build_model(self, saved: Any, task: Any) -> Any:
-        model = super().build_model(saved, task)
+    def build_model(self, checkpoint: Any, task: Any) -> Any:
+        model = super().build_model(checkpoint, task)
         name = task.cfg.classification_head_name
         model.register_classification_head(name, num_classes=task.cfg.num_classes)
         # A checkpoint may have others, of earlier training

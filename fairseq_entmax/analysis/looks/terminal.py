@@ -7,7 +7,7 @@ import textwrap
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.inspect.sentence import Links, Sentence
+from fairseq_entmax.analysis.looks.sentence import Links, Sentence
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.text_table import text_table
 

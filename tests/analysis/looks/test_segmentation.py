@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from fairseq_entmax.analysis.inspect.segmentation import Segmentation
+from fairseq_entmax.analysis.looks.segmentation import Segmentation
 from tests.analysis.test_tokens import dictionary
 
 TEXT = ["the cat sat on the mat", "a cat and a mat and a hat", "the hat sat on a cat"] * 20

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.inspect.inspector import Look
-from fairseq_entmax.analysis.inspect.sentence import groups_of, joined_tokens, joined_weights
-from fairseq_entmax.analysis.inspect.terminal import shown, weight_text
+from fairseq_entmax.analysis.looks.look import Look
+from fairseq_entmax.analysis.looks.sentence import groups_of, joined_tokens, joined_weights
+from fairseq_entmax.analysis.looks.terminal import shown, weight_text
 
 SOURCE = ["▁En", "▁el", "▁extraordinario", "東京", "</s>"]
 TARGET = ["▁In", "▁the", "</s>"]

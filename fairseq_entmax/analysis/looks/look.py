@@ -13,10 +13,10 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data import data_types, loading
 from fairseq_entmax.analysis.data.data_types.base import groups_of
-from fairseq_entmax.analysis.inspect import page
-from fairseq_entmax.analysis.inspect.sentence import Item, Sentence
-from fairseq_entmax.analysis.inspect.session import Session, fairseq_parser
-from fairseq_entmax.analysis.inspect.terminal import shown
+from fairseq_entmax.analysis.looks import page
+from fairseq_entmax.analysis.looks.sentence import Item, Sentence
+from fairseq_entmax.analysis.looks.session import Session, fairseq_parser
+from fairseq_entmax.analysis.looks.terminal import shown
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.models.recorder import record_pass, unwrapped
 from fairseq_entmax.analysis.report.payload import joined_text
@@ -83,7 +83,7 @@ def look(
 
 def of_checkpoint(
     path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
-) -> Inspector:
+) -> LookSession:
     """A session with the model of a checkpoint; arguments as for :func:`look`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("user-dir", "task", "source-lang", "target-lang"):
@@ -92,8 +92,8 @@ def of_checkpoint(
     if known.user_dir is not None and not os.path.isdir(known.user_dir):
         raise ValueError(f"--user-dir: there is no folder {known.user_dir}")
     utils.import_user_module(known)  # registers mappings and models
-    saved = read_model(path)
-    trained = next(iter(groups_of(saved.state)), {})
+    checkpoint = read_model(path)
+    trained = next(iter(groups_of(checkpoint.state)), {})
     if data is None:
         data = str(trained.get("data") or "").split(os.pathsep)[0]
         if not os.path.isdir(data):
@@ -102,20 +102,20 @@ def of_checkpoint(
                 f"is not there: give --data DATA-BIN, the folder with its dictionaries"
             )
     task = known.task or trained.get("_name") or trained.get("task")
-    fitting = [kind for kind in data_types.DATA_TYPES if task in kind.tasks]
-    kind = next(iter(fitting), data_types.type_of_model(saved.model_class))
+    fitting = [one for one in data_types.DATA_TYPES if task in one.tasks]
+    data_type = next(iter(fitting), data_types.type_of_model(checkpoint.model_class))
     words = [data, *options, "--path", path]
-    words += [] if known.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
-    for name in ("source_lang", "target_lang") if kind.has_search else ():
+    words += [] if known.task else ["--task", task if fitting else data_type.tasks[0]]
+    for name in ("source_lang", "target_lang") if data_type.has_search else ():
         if trained.get(name) and getattr(known, name) is None:
             words += [f"--{name.replace('_', '-')}", str(trained[name])]
     args = loading.parse(fairseq_parser(), words)
     loaded_task = loading.setup_task(args)
     (loaded,) = load_models(args, loaded_task)
-    return Inspector(args, loaded_task, loaded, lower)
+    return LookSession(args, loaded_task, loaded, lower)
 
 
-def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Inspector:
+def of_model(model: Any, task: Any, options: Sequence[str], lower: bool) -> LookSession:
     """A session with a model in memory; arguments as for :func:`look`."""
     task = getattr(model, "task", None) if task is None else task
     if task is None:
@@ -123,8 +123,8 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
             "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
             "the checkpoint's path in place of the model"
         )
-    kind = data_types.type_of_task(task)
-    words = [str(kind.options_of(task).data), *options, "--task", kind.tasks[0]]
+    data_type = data_types.type_of_task(task)
+    words = [str(data_type.options_of(task).data), *options, "--task", data_type.tasks[0]]
     args = loading.options.parse_args_and_arch(fairseq_parser(), words)
     loaded = model
     if not isinstance(model, LoadedModel):
@@ -134,20 +134,20 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
         architecture = str(getattr(settings, "_name", None) or name)
         place = os.path.join("(in memory)", "model")
         loaded = LoadedModel(name, place, architecture, network, None)
-    return Inspector(args, task, loaded, lower, model)
+    return LookSession(args, task, loaded, lower, model)
 
 
-class Inspector(Session):
+class LookSession(Session):
     """A session that looks at sentences."""
 
     def look(
         self, sentences: Sequence[str], translations: Sequence[str] | None = None
     ) -> list[Look]:
         """Look at sentences as they would be written; without translations the model translates."""
-        if translations is not None and not self.kind.has_search:
+        if translations is not None and not self.data_type.has_search:
             raise ValueError(
-                f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
-                f"it out"
+                f"--translation got {translations[0]!r}, and {self.data_type.models} write none: "
+                f"leave it out"
             )
         targets: Sequence[str | None] = translations or [None] * len(sentences)
         with self.evaluated():
@@ -156,7 +156,7 @@ class Inspector(Session):
     def _one(self, text: str, translation: str | None) -> Look:
         source = self.sides[0](text)
         self.check_length(source.tokens, 0)
-        if not self.kind.has_search:
+        if not self.data_type.has_search:
             return self._look(text, Item(source.tokens), source.notes)
         if translation is None:
             tokens, numbers = self.generated(source.tokens)
@@ -176,9 +176,9 @@ class Inspector(Session):
         """What one pass over a sentence gives."""
         sample = self.sample(self.dataset([item]))
         attention, (logits, _) = record_pass(self.loaded.model, sample)
-        if isinstance(self.kind, data_types.LabelledText):
-            notes = [f"classified as {self.kind.predicted_class(self.task, logits)}", *notes]
-        tables = self.kind.tables(self.task, self.device)
+        if isinstance(self.data_type, data_types.LabelledText):
+            notes = [f"classified as {self.data_type.predicted_class(self.task, logits)}", *notes]
+        tables = self.data_type.tables(self.task, self.device)
         batch = tables.batch(sample)
         layers: dict[str, list[Tensor]] = {}
         gates: dict[str, list[list[float]]] = {}
@@ -191,7 +191,7 @@ class Inspector(Session):
             layers.setdefault(name, []).append(heads)
             values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
             gates.setdefault(name, []).append(values)
-        tokens = self.kind.tokens(self.task, sample)
+        tokens = self.data_type.tokens(self.task, sample)
         read, target = tokens["queries"], tokens["targets"]
         words = self.task.target_dictionary
         marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self.device)

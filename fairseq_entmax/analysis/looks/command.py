@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.inspect import USAGE
+from fairseq_entmax.analysis.looks import USAGE
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import check_target, refuse_inputs
 
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     options, fairseq_options = look_parser().parse_known_args(list(arguments))
     if options.help_all:
-        from fairseq_entmax.analysis.inspect import session
+        from fairseq_entmax.analysis.looks import session
 
         print(look_parser().format_help())
         return session.fairseq_parser().print_help()
@@ -110,12 +110,12 @@ def main(arguments: Sequence[str]) -> None:
     # Here, as they need torch and fairseq, and what is wrong so far is told at once
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq_entmax.analysis.data import loading
-    from fairseq_entmax.analysis.inspect import page, terminal
-    from fairseq_entmax.analysis.inspect.inspector import of_checkpoint
+    from fairseq_entmax.analysis.looks import page, terminal
+    from fairseq_entmax.analysis.looks.look import of_checkpoint
 
     loading.log_to_stderr()
-    inspector = of_checkpoint(options.checkpoint, options.data, fairseq_options, options.lower)
-    looks = inspector.look(sentences, translations)
+    session = of_checkpoint(options.checkpoint, options.data, fairseq_options, options.lower)
+    looks = session.look(sentences, translations)
     if options.words:
         looks = [look.words() for look in looks]
     if options.json:
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str]) -> None:
         text = "\n\n\n".join(terminal.shown(one, *choice) for one in looks)
     # Before what a pager may close
     if options.output is not None:
-        page.write(inspector, looks, options.output, options.overwrite)
+        page.write(session, looks, options.output, options.overwrite)
         print(f"page: {options.output}; open it in a browser", file=sys.stderr)
     print(text)
 

@@ -17,9 +17,9 @@ from fairseq_entmax.analysis.data import GENERATED, data_types, loading
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.importance.propagation import restored
-from fairseq_entmax.analysis.inspect import USAGE
-from fairseq_entmax.analysis.inspect.segmentation import Segmentation, built
-from fairseq_entmax.analysis.inspect.sentence import Item
+from fairseq_entmax.analysis.looks import USAGE
+from fairseq_entmax.analysis.looks.segmentation import Segmentation, built
+from fairseq_entmax.analysis.looks.sentence import Item
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 
 
@@ -39,11 +39,11 @@ class Session:
         self, args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None
     ) -> None:
         self.args, self.task, self.loaded = args, task, loaded
-        self.kind = data_types.type_of_task(task)
-        trained = self.kind.options_of(task)
+        self.data_type = data_types.type_of_task(task)
+        trained = self.data_type.options_of(task)
         bpe = getattr(hub, "bpe", None) or built(args, "bpe")
         self.sides, self.tokenizer = [], None
-        for side in ("source", "target") if self.kind.has_search else ("source",):
+        for side in ("source", "target") if self.data_type.has_search else ("source",):
             language = getattr(trained, f"{side}_lang", None)
             # That of Moses goes by the source's language
             side_args = Namespace(**{**vars(args), "source_lang": language})
@@ -56,10 +56,10 @@ class Session:
         """Sentences as a data set of fairseq, as if they had been prepared."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         sources = [item.source for item in items]
-        if isinstance(self.kind, data_types.EncoderText):
-            return self.kind.typed_texts(self.task, sources)
+        if isinstance(self.data_type, data_types.EncoderText):
+            return self.data_type.typed_texts(self.task, sources)
         sizes = numpy.array([len(one) for one in sources])
-        if not self.kind.has_search:  # read from its beginning, each text a sample
+        if not self.data_type.has_search:  # read from its beginning, each text a sample
             marks = None, source.pad(), source.eos()
             tokens = fairseq_data.ListDataset(sources, sizes), sizes, *marks
             how = {"break_mode": "eos", "include_targets": True}

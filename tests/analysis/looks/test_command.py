@@ -9,7 +9,8 @@ import torch
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import look
 from fairseq_entmax.analysis.document.maps import decode_weights
-from fairseq_entmax.analysis.inspect import inspector, page
+from fairseq_entmax.analysis.looks import page
+from fairseq_entmax.analysis.looks.look import of_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +69,7 @@ def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
 
 def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(tiny):
     options = ["--cpu", "--max-len-b", "6"]
-    opened = inspector.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
+    opened = of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
     for words, given in ((False, ["▁w7 w8", "▁w1"]), (True, None)):
         looks = opened.look([CUT, "▁w5"], given)
         looks = [one.words() for one in looks] if words else looks

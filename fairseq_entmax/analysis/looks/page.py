@@ -10,8 +10,8 @@ from typing import Any
 from fairseq_entmax.analysis import analyze, document
 from fairseq_entmax.analysis.data import GENERATED, REFERENCE
 from fairseq_entmax.analysis.document.maps import encode_weights
-from fairseq_entmax.analysis.inspect.sentence import Sentence
-from fairseq_entmax.analysis.inspect.session import Session
+from fairseq_entmax.analysis.looks.sentence import Sentence
+from fairseq_entmax.analysis.looks.session import Session
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
 from fairseq_entmax.files import check_target, write_together
 
@@ -34,7 +34,7 @@ def write(
 
 def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
     """The document: of each measure what these sentences have, and their maps."""
-    kind = session.kind
+    data_type = session.data_type
     dataset = session.dataset([look._item for look in looks])
     changes = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
     changes |= {"num_workers": 0}  # not a process for a sentence
@@ -42,17 +42,17 @@ def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
     wanted = [
         one.name
         for one in measures()
-        if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | kind.left_out
+        if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | data_type.left_out
     ]
-    tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
+    tables = data_type.tables(session.task, next(session.loaded.model.parameters()).device)
     study = analyze.Study(
-        *(args, wanted, kind, session.task, dataset, [session.loaded], [dataset]),
+        *(args, wanted, data_type, session.task, dataset, [session.loaded], [dataset]),
         tables=tables,
         sentences=list(range(len(looks))),
     )
     analysis = analyze.written(study, analyze.record(study), [{}])
     # The map of a text alone is of its beginning, and stays one of tokens
-    is_words = looks[0].is_words and kind.name != "text"
+    is_words = looks[0].is_words and data_type.name != "text"
     analysis["data"]["own"] = {"words": is_words}
     for entry, look in zip(analysis["maps"], looks, strict=False):  # those that a page can show
         if is_words:
