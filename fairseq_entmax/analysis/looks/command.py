@@ -99,10 +99,10 @@ def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     options, fairseq_options = look_parser().parse_known_args(list(arguments))
     if options.help_all:
-        from fairseq_entmax.analysis.looks import session
+        from fairseq_entmax.analysis.looks.session import fairseq_parser
 
         print(look_parser().format_help())
-        return session.fairseq_parser().print_help()
+        return fairseq_parser().print_help()
     sentences, translations = _sentences(options)
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)

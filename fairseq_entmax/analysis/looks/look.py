@@ -105,7 +105,7 @@ def of_checkpoint(
     fitting = [one for one in data_types.DATA_TYPES if task in one.tasks]
     data_type = next(iter(fitting), data_types.type_of_model(checkpoint.model_class))
     words = [data, *options, "--path", path]
-    words += [] if known.task else ["--task", task if fitting else data_type.tasks[0]]
+    words += [] if known.task else ["--task", str(task) if fitting else data_type.tasks[0]]
     for name in ("source_lang", "target_lang") if data_type.has_search else ():
         if trained.get(name) and getattr(known, name) is None:
             words += [f"--{name.replace('_', '-')}", str(trained[name])]
