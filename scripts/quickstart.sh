@@ -66,7 +66,7 @@ ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH
 require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
-# Larger batches than the recipe's, and fewer epochs: 5 minutes in place of 8, and as good
+# Larger batches than the recipe's, and fewer epochs: two thirds of the time, and as good
 export BATCH_TOKENS=${BATCH_TOKENS:-1250}
 
 train_and_evaluate() {
