@@ -177,6 +177,11 @@ def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
     return seconds, torch.cuda.max_memory_allocated() - before if trainer.cuda else 0
 
 
+def kernel(device: str) -> str:
+    """Which kernel alpha-entmax runs on there."""
+    return kernels.backend_for(torch.zeros(1, 1, device=device), 0.5).__name__
+
+
 def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]:
     """What the table has of each contender, after some rounds."""
     speeds = {name: [speed for speed, _ in pairs] for name, pairs in results.items()}
@@ -252,7 +257,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     on = common.device("cuda" if options.cuda else "cpu")
     settings = {**common.machine(on), **vars(options), "fairseq_options": rest}
-    settings["kernel"] = kernels.backend_for(torch.zeros(1, 1, device=on), 0.5).__name__
+    settings["kernel"] = kernel(on)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         if is_random:
