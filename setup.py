@@ -53,8 +53,8 @@ setup(
             "sacrebleu>=2.0",
             "sentencepiece>=0.1.99",
         ],
-        # The tests of significance of `fairseq-entmax ablate`
-        "analysis": ["scipy>=1.9"],
+        # The tests of significance of `fairseq-entmax ablate` and of the papers' claims
+        "analysis": ["diptest>=0.9", "scipy>=1.9"],
         # What the recipes in examples/ cut text with
         "recipes": [
             "sacremoses>=0.1",
@@ -71,6 +71,7 @@ setup(
         "test": [
             *REPORT,
             *SUMMARIES,
+            "diptest>=0.9",
             "entmax>=1.3",
             "hypothesis",
             "import-linter",

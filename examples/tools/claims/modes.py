@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy
+from diptest import dipstat
 
 Array = numpy.ndarray[Any, Any]
 SEED = 1
@@ -31,70 +32,15 @@ class Mixture:
         return self.gain > 0 and self.modes == 2
 
 
-def dip(values: Sequence[float]) -> float:
-    """How far the empirical distribution is from all unimodal ones (Hartigan 1985, AS 217)."""
-    x, counts = numpy.unique(numpy.asarray(values, dtype=numpy.float64), return_counts=True)
-    # The distribution jumps at each value, here counted in values: from `before` to `after`
-    after = numpy.cumsum(counts)
-    before = after - counts
-    low, high, largest = 0, len(x) - 1, 1.0
-    while True:
-        minorant = _hull(x, before, low, high, 1)
-        majorant = _hull(x, after, low, high, -1)
-        distance, start, end = _modal_interval(x, before, after, minorant, majorant)
-        if distance <= largest:
-            break
-        # Before the modal interval the distribution should be convex, behind it concave. Its ends
-        # do not count: a unimodal distribution may jump at its mode
-        places = numpy.arange(low, start)
-        convex = numpy.interp(x[places], x[minorant], before[minorant])
-        largest = max([largest, *(after[places] - convex)])
-        places = numpy.arange(end + 1, high + 1)
-        concave = numpy.interp(x[places], x[majorant], after[majorant])
-        largest = max([largest, *(concave - before[places])])
-        if (start, end) == (low, high):
-            break
-        low, high = start, end
-    return float(largest) / (2 * len(values))
-
-
-def _hull(x: Array, height: Array, low: int, high: int, sign: int) -> list[int]:
-    """Where the greatest convex minorant (1) or the least concave majorant (-1) touches points."""
-    hull: list[int] = []
-    for place in range(low, high + 1):
-        while len(hull) >= 2:
-            a, b = hull[-2], hull[-1]
-            rise, whole = height[b] - height[a], height[place] - height[a]
-            if sign * ((x[b] - x[a]) * whole - (x[place] - x[a]) * rise) > 0:
-                break
-            hull.pop()
-        hull.append(place)
-    return hull
-
-
-def _modal_interval(
-    x: Array, before: Array, after: Array, minorant: list[int], majorant: list[int]
-) -> tuple[float, int, int]:
-    """The largest distance between majorant and minorant, and the interval around it."""
-    places = sorted({*minorant, *majorant})
-    below = numpy.interp(x[places], x[minorant], before[minorant])
-    above = numpy.interp(x[places], x[majorant], after[majorant])
-    best = int(numpy.argmax(above - below))
-    at = places[best]
-    start = max(place for place in minorant if place <= at)
-    end = min(place for place in majorant if place >= at)
-    return float(above[best] - below[best]), start, end
-
-
 @lru_cache(maxsize=64)
 def _simulated_dips(count: int) -> Array:
     generator = numpy.random.RandomState(SEED)
-    return numpy.array([dip(list(generator.random_sample(count))) for _ in range(SIMULATED)])
+    return numpy.array([dipstat(generator.random_sample(count)) for _ in range(SIMULATED)])
 
 
 def dip_test(values: Sequence[float]) -> tuple[float, float]:
     """Hartigan's dip test: the dip and p, from samples of the uniform distribution."""
-    found = dip(values)
+    found = float(dipstat(numpy.asarray(values)))
     beyond = int((_simulated_dips(len(values)) >= found).sum())
     return found, (beyond + 1) / (SIMULATED + 1)
 
@@ -106,7 +52,7 @@ def dip_power(means: tuple[float, float], deviation: float, count: int) -> float
     upper = generator.random_sample((POWERED, count)) < 0.5
     drawn = numpy.where(upper, means[1], means[0])
     drawn = drawn + deviation * generator.standard_normal((POWERED, count))
-    dips = numpy.array([dip(list(row)) for row in drawn])
+    dips = numpy.array([dipstat(row) for row in drawn])
     beyond = SIMULATED - numpy.searchsorted(null, dips)
     return float(numpy.mean((beyond + 1) / (SIMULATED + 1) < 0.05))
 
