@@ -64,7 +64,7 @@ def test_values_are_told_of_each_head_and_are_nan_where_its_mapping_has_none():
     assert {value.dtype for value in values.values()} == {torch.float64}
     assert build(TEXTS).learned == ("alpha", "p")
     assert list(build(TEXTS).state_dict()) == ["parts.2.alpha_logit", "parts.4.p_logit"]
-    shared = build(["entmax", "softmax", "entmax"], defaults={"init": "1.5", "share": "layer"})
+    shared = build(["entmax", "softmax", "entmax"], defaults={"init": 1.5, "share": "layer"})
     assert shared.head_values()["alpha"].tolist() == [1.5, 1.0, 1.5]
 
 

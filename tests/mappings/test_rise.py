@@ -24,7 +24,7 @@ NUMBERS = {"alpha": 1.0, "tv": 0.0}
 
 
 def build(text, warmup=8):
-    defaults = {"warmup": str(warmup)}
+    defaults = {"warmup": warmup}
     return parse_mappings(text)[0].build(4, torch.Generator().manual_seed(0), defaults)
 
 
@@ -124,6 +124,6 @@ def test_a_number_of_updates_that_is_none_is_refused(value):
 def test_the_text_names_it_and_softmax_has_none():
     (spec,) = parse_mappings("sparsemax:warmup=5")
     assert str(spec) == "sparsemax:warmup=5"
-    assert spec.build(4, defaults={"warmup": "9"}).rise.length == 5
+    assert spec.build(4, defaults={"warmup": 9}).rise.length == 5
     with pytest.raises(ValueError, match="unknown parameter 'warmup=5' of mapping 'softmax'"):
         parse_mappings("softmax:warmup=5")
