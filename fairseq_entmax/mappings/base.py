@@ -146,10 +146,11 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> float | Tensor | None:
+    def epsilon(self) -> float | Tensor | None:
         """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
 
-        A number above 0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
+        Kernels have it from here, as the difference of an alpha near 1 has no digits left. A number above
+        0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
         """
         return None
 
@@ -166,9 +167,9 @@ class Mapping(nn.Module):
         product = scores.masked_fill(masked, 0.0) * for_scores(scale, scores)
         return product.to(scores.dtype).masked_fill(masked, -torch.inf)
 
-    def is_fused_forward(self) -> bool:
-        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
-        return self._is_of_forward("fused") and not has_hook(self)
+    def epsilon_holds(self) -> bool:
+        """Whether :meth:`epsilon` speaks of this :meth:`forward`, which nobody has changed or watches."""
+        return self._is_of_forward("epsilon") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
         mapping_class: Any = type(self)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels.structure import OSCAR, PLAIN, TV
 from fairseq_entmax.mappings.base import Generator, OfHeads
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, value_of
-from fairseq_entmax.mappings.functional import LARGEST_ALPHA, SMALLEST_ALPHA, check_alpha, number_in
+from fairseq_entmax.mappings.functional import check_alpha, map_structured, number_in
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -23,7 +23,7 @@ from fairseq_entmax.mappings.strengths import (
     or_learned,
     raw_strength,
 )
-from fairseq_entmax.mappings.structured import check_strength, map_structured
+from fairseq_entmax.mappings.structured import check_strength
 
 NORMAL = "normal"
 _STRENGTH_INIT = {TV: TV_INIT, OSCAR: OSCAR_INIT}
@@ -34,8 +34,8 @@ def check_alpha_init(alpha_init: str | float, name: str) -> str | float:
     if alpha_init == NORMAL:
         return NORMAL
     allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
-    number = number_in(alpha_init, name, lambda x: SMALLEST_ALPHA <= x <= LARGEST_ALPHA, allowed)
-    if number in (SMALLEST_ALPHA, LARGEST_ALPHA):
+    number = number_in(alpha_init, name, lambda x: 1.0 <= x <= 2.0, allowed)
+    if number in (1.0, 2.0):
         raise ValueError(
             f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
             f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
@@ -147,7 +147,7 @@ class Entmax(OfHeads):
 
     @property
     def _epsilon(self) -> float | Tensor:
-        """alpha - 1: not by a subtraction, which would leave nothing near 1."""
+        """alpha - 1, also with structure: not by a subtraction, which would leave nothing near 1."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.on_its_way(self.fixed_alpha - 1.0)
@@ -182,7 +182,7 @@ class Entmax(OfHeads):
             return map_structured(scores, PLAIN, epsilon, 0.0)
         return map_structured(scores, self._structure, epsilon, for_scores(strength, scores))
 
-    def fused(self) -> float | Tensor | None:
+    def epsilon(self) -> float | Tensor | None:
         if self.is_structured:
             return None
         epsilon = self._epsilon
@@ -192,4 +192,4 @@ class Entmax(OfHeads):
     def scriptable(self) -> nn.Module:
         if self.is_structured:
             raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._structure)])
-        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
+        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self._epsilon)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels.structure import PNORM
 from fairseq_entmax.mappings.base import Generator, OfHeads
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, value_of
-from fairseq_entmax.mappings.functional import softmax
+from fairseq_entmax.mappings.functional import map_structured, softmax
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
@@ -20,7 +20,7 @@ from fairseq_entmax.mappings.strengths import (
     logit_above_one,
     or_learned,
 )
-from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
+from fairseq_entmax.mappings.structured import check_gamma, check_p
 
 
 class SqPNormMax(OfHeads):

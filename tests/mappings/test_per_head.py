@@ -90,8 +90,8 @@ def test_of_several_learned_alphas_those_of_the_remaining_heads_remain():
 
 
 def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each_and_others_are_apart():
-    epsilon = build(ENTMAX_ALONE).fused()
+    epsilon = build(ENTMAX_ALONE).epsilon()
     assert epsilon.tolist() == pytest.approx([0.3, 0, 0, 1, 0.3], abs=2e-7)
-    assert build(["softmax", "sparsemax"]).half().fused().tolist() == [0.0, 1.0]
+    assert build(["softmax", "sparsemax"]).half().epsilon().tolist() == [0.0, 1.0]
     for other in ("fusedmax", "sqpnormmax", "entmax:oscar=learned"):
-        assert build(["softmax", other]).fused() is None
+        assert build(["softmax", other]).epsilon() is None

@@ -138,7 +138,7 @@ def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_kn
     register_mapping("halved", Halved)
     mapping = parse_mapping("halved").build(2)
     assert type(mapping) is Halved
-    assert (mapping.head_values(), mapping.learned, mapping.fused()) == ({}, (), None)
+    assert (mapping.head_values(), mapping.learned, mapping.epsilon()) == ({}, (), None)
     spec = parse_mapping("halved:starts=1/2/3")
     assert type(spec.build(3)) is Halved
     with pytest.raises(ValueError, match="one for each head"):
