@@ -78,7 +78,8 @@ class AttentionHeads(Feature):
     alpha_init: str | float = option(
         NORMAL,
         "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
-        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first",
+        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first; --tv-init, "
+        "--oscar-init and --p-init start other numbers, and temperature_init in a mapping's text",
         lambda value: check_alpha_init(value, "the start of alpha"),
         "normal|NUMBER",
     )
@@ -103,24 +104,24 @@ class AttentionHeads(Feature):
     )
     share_alpha: str = option(
         base.SHARE_NONE,
-        "one learned alpha, or whatever else a mapping learns, such as tv, oscar and p, per head "
-        "(none), per layer and attention (layer), per attention (attention), or one in all (model); "
-        "a mapping's own, entmax:share=layer, comes first",
+        "one learned alpha, and of each other number that a mapping learns (tv, oscar, p, temperature), "
+        "per head (none), per layer and attention (layer), per attention (attention), or one in all "
+        "(model); a mapping's own, entmax:share=layer, comes first",
         lambda value: base.check_share(value, "the sharing"),
         "|".join(base.SHARING),
     )
     alpha_lr_factor: float = option(
         NO_FACTOR,
-        "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
-        "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
+        "how much faster than other parameters alpha, and every other number that a mapping learns, "
+        "changes, from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
         values.check_factor,
         "NUMBER",
     )
     alpha_warmup_updates: int = option(
         0,
         "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
-        "updates, alpha rising from 1 to its value, and a strength of structure from 0; a mapping's "
-        "own, sparsemax:warmup=5000, comes first",
+        "updates; alpha rises from 1 to its value, a strength from 0, p has a growing share, and a "
+        "temperature does not rise; a mapping's own, sparsemax:warmup=5000, comes first",
         lambda value: check_warmup(value, "the number"),
         "N",
     )
