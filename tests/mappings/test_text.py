@@ -34,7 +34,9 @@ def test_a_learned_alpha_starts_where_the_text_or_the_defaults_say():
     defaults = {"init": 1.25, "share": "layer", "strength": 3}
     mapping = parse_mapping("entmax").build(4, defaults=defaults)
     assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
-    mapping = parse_mapping("entmax:init=1.75:share=none").build(4, defaults=defaults)
+    spec = parse_mapping("entmax:init=1.75:share=none")
+    assert spec.values == {"init": 1.75, "share": "none"}
+    mapping = spec.build(4, defaults=defaults)
     assert mapping.alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
     for share in ("layer", "attention", "model"):
         mapping = parse_mapping(f"entmax:share={share}").build(8)
@@ -71,7 +73,7 @@ WRONG = [
         (f"entmax:alpha={value}", f"mapping 'entmax:alpha={value}': alpha must be from 1 ", value)
         for value in ("0.5", "2.01", "nan", "x", "1.5=2")
     ),
-    ("entmax:init=middle", "must be 'normal' or a number strictly between 1 and 2, not 'middle'"),
+    ("entmax:init=x", ": init must be 'normal' or a number strictly between 1 and 2, not 'x'"),
     ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
     ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number, 0 or more", "tv=learned"),
     ("entmax:oscar=x", "oscar must be a number, 0 or more", "not 'x'; or oscar=learned"),
