@@ -36,8 +36,7 @@ def test_a_learned_alpha_starts_where_the_text_or_the_defaults_say():
     assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
     spec = parse_mapping("entmax:init=1.75:share=none")
     assert spec.values == {"init": 1.75, "share": "none"}
-    mapping = spec.build(4, defaults=defaults)
-    assert mapping.alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
+    assert spec.build(4, defaults=defaults).alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
     for share in ("layer", "attention", "model"):
         mapping = parse_mapping(f"entmax:share={share}").build(8)
         assert (mapping.alpha.numel(), mapping.share) == (1, share)
