@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     alpha.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    alpha.set_defaults(run=_print_alpha)
+    alpha.set_defaults(run=_print_values)
 
     for command, (_, text) in MODULES.items():
         commands.add_parser(command, help=text, add_help=False)
@@ -188,17 +188,17 @@ def _print_user_dir(options: argparse.Namespace) -> None:
     print(Path(fairseq_entmax.__file__).resolve().parent)
 
 
-def _print_alpha(options: argparse.Namespace) -> None:
+def _print_values(options: argparse.Namespace) -> None:
     _import_user_dir(options.user_dir)
-    from fairseq_entmax.analysis import alpha_table
+    from fairseq_entmax.analysis import value_table
     from fairseq_entmax.models.checkpoint_model import read_model
 
     model = read_model(options.checkpoint)
-    rows = alpha_table.model_values(model)
+    rows = value_table.model_values(model)
     if options.json:
-        print(json.dumps(alpha_table.as_json(rows), indent=2))
+        print(json.dumps(value_table.as_json(rows), indent=2))
     else:
-        print(alpha_table.as_table(rows, alpha_table.rank_correlations(model, rows)))
+        print(value_table.as_table(rows, value_table.rank_correlations(model, rows)))
 
 
 def _tag(options: argparse.Namespace) -> None:

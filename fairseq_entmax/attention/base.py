@@ -132,7 +132,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
         is_hooked = self._observers or compat.has_global_hooks()
-        return bool(is_hooked) or not mapping.is_fused_forward()
+        return bool(is_hooked) or not mapping.epsilon_holds()
 
     def output(self, heads: Tensor) -> Tensor:
         """Gate heads side by side, ``(queries, batch, width)``, and project them to ``embed_dim``."""

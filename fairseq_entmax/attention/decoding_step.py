@@ -96,13 +96,13 @@ def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
 def _cache_of(attention: AttentionWithHeads, request: Request, state: State) -> Cache | None:
     """What earlier steps left, or the first one makes; None where they went fairseq's way.
 
-    Epsilon is worked out once a search, in which nothing learns.
+    Epsilon, alpha - 1, is worked out once a search, in which nothing learns.
     """
     found: Any = attention.get_incremental_state(state, _STATE)
     if found:
         return found if isinstance(found, Cache) else None
     assert attention.mapping is not None
-    epsilon, heads = attention.mapping.fused(), attention.num_heads
+    epsilon, heads = attention.mapping.epsilon(), attention.num_heads
     if epsilon is None:
         return None
     epsilon, hypotheses = epsilon_of_heads(epsilon, heads), request.query.size(1)

@@ -54,7 +54,7 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         if not masks.leave_each_query_a_key(padding, attn_mask):
             return None
     else:
-        settings["epsilon"] = mapping.fused()
+        settings["epsilon"] = mapping.epsilon()
         if settings["epsilon"] is None:
             return None
         function = kernels.attention_for(query, compat.computing_dtype(query), attention.head_dim)

@@ -26,7 +26,7 @@ class PruningState(nn.Module):
     num_updates: Tensor  # (1,) int64: of the state; -1 before training
     updates: int  # the same, 0 before training; to look at a buffer waits for a GPU
     is_known: bool  # whether the criterion has looked at the state, in this process
-    decided: bool  # whether the heads are known to be decided, in this process
+    is_decided: bool  # whether the heads are known to be decided, in this process
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class PruningState(nn.Module):
         self.register_buffer("multipliers", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("start", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("num_updates", torch.full((1,), -1, dtype=torch.int64))
-        self.updates, self.is_known, self.decided = 0, False, False
+        self.updates, self.is_known, self.is_decided = 0, False, False
 
     def set_updates(self, updates: int) -> None:
         """Note the number of updates that the state is for."""
@@ -61,4 +61,4 @@ class PruningState(nn.Module):
         for name, buffer in PruningState().named_buffers():
             state_dict.setdefault(prefix + name, buffer)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self.updates, self.is_known, self.decided = max(0, int(self.num_updates)), False, False
+        self.updates, self.is_known, self.is_decided = max(0, int(self.num_updates)), False, False

@@ -122,9 +122,9 @@ class HeadPenalty:
                 violation = self._violation(group, state, updates).detach().to(state.multipliers)
                 state.multipliers[group.places] += self.multiplier_lr * violation
             state.set_updates(updates)
-        if self.decide_at is not None and updates >= self.decide_at and not state.decided:
+        if self.decide_at is not None and updates >= self.decide_at and not state.is_decided:
             self.decide(gates)
-            state.decided = True
+            state.is_decided = True
 
     def __call__(self, gates: GatesByLayer, state: PruningState) -> Tensor:
         """The penalty in training: a scalar, for each unit of the sample size."""

@@ -33,7 +33,7 @@ class EntmaxLossConfig(FairseqDataclass):
         },
     )
     label_smoothing: float = field(
-        default=0.0, metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"}
+        default=0.0, metadata={"help": "label smoothing, from 0 (none) to below 1"}
     )
     ignore_prefix_size: int = field(default=0, metadata={"help": "ignore the first N tokens"})
     sentence_avg: bool = II("optimization.sentence_avg")
@@ -167,10 +167,10 @@ def losses_and_log(
     return total, size, {**about, **{name: one.detach() for name, one in numbers.items()}}
 
 
-def check_smoothing(epsilon: float) -> None:
+def check_smoothing(smoothing: float) -> None:
     """Refuse a value of ``--label-smoothing``."""
-    if not 0 <= epsilon < 1:
-        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {epsilon}")
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {smoothing}")
 
 
 def _perplexity(meters: Any) -> float:

@@ -40,7 +40,7 @@ from fairseq_entmax.fairseq_patches import (
     numpy_compat,
     optimizer_state,
     perplexity,
-    rising_alpha,
+    rising,
     unread_weights,
 )
 from fairseq_entmax.fairseq_patches.exact_search import counts
@@ -77,11 +77,11 @@ def install() -> None:
     restore = optimizer_state.restore_grown_model, moving_averages.restore
     replace(Trainer, "load_checkpoint", *restore)
     without_kernel = error_sentences.stop_without_kernel
-    step = rising_alpha.tell_updates, without_kernel, unread_weights.step_without
+    step = rising.tell_updates, without_kernel, unread_weights.step_without
     replace(Trainer, "train_step", *step)
     replace(Trainer, "valid_step", without_kernel)
     replace(EMA, "__init__", moving_averages.average_no_whole_numbers)
-    replace(checkpoint_utils, "save_checkpoint", rising_alpha.forget_best)
+    replace(checkpoint_utils, "save_checkpoint", rising.forget_best)
     # For models that give words probability zero
     aligned = SequenceGeneratorWithAlignment
     replace(SequenceGenerator, "generate", exact_search.search_with_zeros)

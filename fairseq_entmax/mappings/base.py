@@ -11,16 +11,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dictionary
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, value_of
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
 from fairseq_entmax.mappings.rise import RISE, WARMUP, Rise, check_warmup
 from fairseq_entmax.mappings.scripting import refusal
-from fairseq_entmax.mappings.strengths import LEARNED, for_scores, number_or_learned
+from fairseq_entmax.mappings.strengths import LEARNED, for_scores, or_learned
 from fairseq_entmax.mappings.structured import check_gamma
 
 Number = TypeVar("Number", float, Tensor, float | Tensor)
@@ -71,8 +72,8 @@ class Mapping(nn.Module):
         """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
-            parameters: what stood behind the name, names to values as text; and, of what did not,
-                the values of options that stand for it, such as ``--alpha-init``.
+            parameters: what :meth:`read_text` returned; and, of what the text did not have, the
+                values of options that stand for it, such as ``--alpha-init``, checked.
             num_heads: number of heads of the scores, 1 or more.
             generator: where random starting values come from; None is torch's own.
 
@@ -82,16 +83,17 @@ class Mapping(nn.Module):
         return cls()
 
     @classmethod
-    def check_text(cls, parameters: dict[str, str]) -> None:
-        """Refuse wrong values as soon as the text is read, when no number of heads is known.
+    def read_text(cls, parameters: dict[str, str]) -> dict[str, Any]:
+        """What stood behind the name, and what the name stands for, as :meth:`from_text` takes it.
 
-        Builds the mapping of one head unless a class says otherwise.
+        The texts as they are, unless a class says otherwise, once a mapping of one head was built of them.
 
         Raises:
             ValueError: a value is not allowed.
         """
         # Not with torch's own random numbers, which a check is not to use up
         cls.from_text(parameters, 1, torch.Generator())
+        return parameters
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
@@ -100,7 +102,7 @@ class Mapping(nn.Module):
     def rise_over(self, updates: Any) -> None:
         """Have :attr:`risen` go from 0 to 1 in so many updates of a training; 0 for no rise.
 
-        :meth:`from_text` calls it; :meth:`forward` then gives softmax at 0.
+        As ``warmup`` in a text; :meth:`forward` then gives softmax at 0.
         """
         length = check_warmup(updates)
         if length:
@@ -144,10 +146,11 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> float | Tensor | None:
+    def epsilon(self) -> float | Tensor | None:
         """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
 
-        A number above 0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
+        Kernels have it from here, as the difference of an alpha near 1 has no digits left. A number above
+        0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
         """
         return None
 
@@ -164,9 +167,9 @@ class Mapping(nn.Module):
         product = scores.masked_fill(masked, 0.0) * for_scores(scale, scores)
         return product.to(scores.dtype).masked_fill(masked, -torch.inf)
 
-    def is_fused_forward(self) -> bool:
-        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed or watches."""
-        return self._is_of_forward("fused") and not has_hook(self)
+    def epsilon_holds(self) -> bool:
+        """Whether :meth:`epsilon` speaks of this :meth:`forward`, which nobody has changed or watches."""
+        return self._is_of_forward("epsilon") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
         mapping_class: Any = type(self)
@@ -235,29 +238,44 @@ def has_hook(module: Any) -> bool:
 class OfHeads(Mapping):
     """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    text_parameters: ClassVar[tuple[str, ...]] = ("share", LR_FACTOR, TEMPERATURE, INITIAL, WARMUP)
+    # Text parameters to what reads their values, given the name, too: a text once, where it enters
+    readers: ClassVar[dict[str, Callable[[Any, str], Any]]] = {
+        "share": check_share,
+        LR_FACTOR: check_lr_factor,
+        TEMPERATURE: or_learned(check_gamma),
+        INITIAL: check_gamma,
+        WARMUP: check_warmup,
+    }
+    text_parameters: ClassVar[tuple[str, ...]] = tuple(readers)
     # Numbers that may be learned to their parameters; text parameters of initial values to the numbers
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
     init_of: ClassVar[dict[str, str]] = {INITIAL: TEMPERATURE}
-    # A mapping of a text without what all mappings have, with so many of each number that is learned
-    build_own: ClassVar[Callable[..., Any]]
     fixed_temperature = 1.0
 
     @classmethod
+    def read(cls, given: Dictionary[str, Any]) -> dict[str, Any]:
+        """What texts, or arguments in Python, say by :attr:`readers`; nothing of None."""
+        known = ((name, value) for name, value in given.items() if value is not None)
+        return {name: cls.readers[name](value, name) for name, value in known}
+
+    def _set_numbers(self, values: dict[str, Any], count: int, generator: Generator) -> None:
+        """Take numbers of :attr:`readers`, but for the temperature, with so many of each that is learned."""
+        raise NotImplementedError
+
+    @classmethod
     def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> OfHeads:
-        share = check_share(parameters.get("share", SHARE_NONE), "share")
-        count = num_heads if share == SHARE_NONE else 1
-        mapping: OfHeads = cls.build_own(parameters, count, generator)
-        given = parameters.get(TEMPERATURE, 1.0)
-        fixed = number_or_learned(given, TEMPERATURE, check_gamma)
-        if fixed is None:
-            start = math.log(check_gamma(parameters.get(INITIAL, 1.0), INITIAL))
+        make: Any = cls
+        mapping: OfHeads = make(2.0)  # sparsemax, as long as it has no other numbers
+        mapping.share = parameters.get("share", SHARE_NONE)
+        count = num_heads if mapping.share == SHARE_NONE else 1
+        mapping._set_numbers(parameters, count, generator)
+        mapping.fixed_temperature = parameters.get(TEMPERATURE, 1.0)
+        if mapping.fixed_temperature is None:
+            start = math.log(parameters.get(INITIAL, 1.0))
             mapping.log_temperature = nn.Parameter(torch.full((count,), start / mapping.lr_factor))
             mapping._save_factor()
-        else:
-            mapping.fixed_temperature = fixed
-        mapping.rise_over(parameters.get(WARMUP, 0))
-        mapping.share = share
+        if parameters.get(WARMUP):
+            mapping.rise = Rise(parameters[WARMUP])
         return mapping
 
     @property
@@ -275,8 +293,9 @@ class OfHeads(Mapping):
         return {} if self.score_scale() is None else {TEMPERATURE: self.temperature}
 
     @classmethod
-    def check_text(cls, parameters: dict[str, str]) -> None:
-        mapping = cls.from_text(parameters, 1, torch.Generator())
+    def read_text(cls, parameters: dict[str, str]) -> dict[str, Any]:
+        values = cls.read(parameters)
+        mapping = cls.from_text(values, 1, torch.Generator())
         learned, numbers = mapping.learned, mapping.numbers()
         fixed = {name: f"{name}={numbers[name]:g}" for name in numbers if name not in learned}
         for init, name in cls.init_of.items():
@@ -293,6 +312,7 @@ class OfHeads(Mapping):
                     f"{option} is for what is learned, and {' and '.join(texts)} {verb} fixed: "
                     f"leave one out"
                 )
+        return values
 
     def head_values(self) -> dict[str, Tensor]:
         return {

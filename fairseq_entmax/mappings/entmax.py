@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -10,8 +9,8 @@ from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import OSCAR, PLAIN, TV
 from fairseq_entmax.mappings.base import Generator, OfHeads
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import check_alpha, number_in
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, value_of
+from fairseq_entmax.mappings.functional import check_alpha, map_structured, number_in
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -21,13 +20,27 @@ from fairseq_entmax.mappings.strengths import (
     for_scores,
     learned_strength,
     logit_above_one,
-    number_or_learned,
+    or_learned,
     raw_strength,
 )
-from fairseq_entmax.mappings.structured import check_strength, map_structured
+from fairseq_entmax.mappings.structured import check_strength
 
 NORMAL = "normal"
 _STRENGTH_INIT = {TV: TV_INIT, OSCAR: OSCAR_INIT}
+
+
+def check_alpha_init(alpha_init: str | float, name: str) -> str | float:
+    """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
+    if alpha_init == NORMAL:
+        return NORMAL
+    allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
+    number = number_in(alpha_init, name, lambda x: 1.0 <= x <= 2.0, allowed)
+    if number in (1.0, 2.0):
+        raise ValueError(
+            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
+            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
+        )
+    return number
 
 
 class Entmax(OfHeads):
@@ -66,62 +79,66 @@ class Entmax(OfHeads):
         ValueError: an argument is out of range, or both strengths are given.
     """
 
-    text_parameters = (
-        *("alpha", "init", TV, "tv_init", OSCAR, "oscar_init", *OfHeads.text_parameters),
-    )
+    readers: ClassVar = {
+        "alpha": check_alpha,
+        "init": check_alpha_init,
+        TV: or_learned(check_strength),
+        "tv_init": check_strength_init,
+        OSCAR: or_learned(check_strength),
+        "oscar_init": check_strength_init,
+        **OfHeads.readers,
+    }
+    text_parameters = tuple(readers)
     _stored: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
     parameter_of: ClassVar = {**_stored, **OfHeads.parameter_of}
     init_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR, **OfHeads.init_of}
 
     def __init__(
         self,
-        alpha: float | str | None = None,
+        alpha: float | None = None,
         num_alphas: int = 1,
         alpha_init: str | float = NORMAL,
-        generator: torch.Generator | None = None,
+        generator: Generator = None,
         tv: float | str | None = None,
         oscar: float | str | None = None,
-        strength_init: float | str | None = None,
-        lr_factor: float | str = NO_FACTOR,
+        strength_init: float | None = None,
+        lr_factor: float = NO_FACTOR,
     ) -> None:
         super().__init__()
-        self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
-        self.fixed_alpha = None if alpha is None else check_alpha(alpha)
-        self.alpha_logit: nn.Parameter | None = None
-        if tv is not None and oscar is not None:
+        if num_alphas < 1:
+            raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
+        values = self.read({"alpha": alpha, TV: tv, OSCAR: oscar, LR_FACTOR: lr_factor})
+        values["init"] = check_alpha_init(alpha_init, "alpha_init")
+        if strength_init is not None:
+            start = check_strength_init(strength_init, "strength_init")
+            values |= {"tv_init": start, "oscar_init": start}
+        self._set_numbers(values, num_alphas, generator)
+
+    def _set_numbers(self, values: dict[str, Any], count: int, generator: Generator) -> None:
+        if TV in values and OSCAR in values:
+            tv, oscar = (LEARNED if values[name] is None else values[name] for name in (TV, OSCAR))
             raise ValueError(
                 f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
             )
-        self._structure = TV if tv is not None else OSCAR if oscar is not None else ""
-        strength = tv if oscar is None else oscar
-        self.fixed_strength: float | None = None
+        self.lr_factor = values.get(LR_FACTOR, NO_FACTOR)
+        self.fixed_alpha: float | None = values.get("alpha")
+        self.alpha_logit: nn.Parameter | None = None
+        if self.fixed_alpha is None:
+            start = values.get("init", NORMAL)
+            logits = (
+                torch.randn(count, generator=generator)
+                if start == NORMAL
+                else torch.full((count,), logit_above_one(start))
+            )
+            self.alpha_logit = nn.Parameter(logits / self.lr_factor)
+        self._structure = TV if TV in values else OSCAR if OSCAR in values else ""
+        self.fixed_strength: float | None = values.get(self._structure)
         self.raw_tv: nn.Parameter | None = None
         self.raw_oscar: nn.Parameter | None = None
-        if num_alphas < 1 and (alpha is None or strength == LEARNED):
-            raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
-        if self.fixed_alpha is None:
-            logits = _initial_logits(num_alphas, alpha_init, generator)
-            self.alpha_logit = nn.Parameter(logits / self.lr_factor)
-        if strength is not None:
-            self.fixed_strength = number_or_learned(strength, self._structure, check_strength)
-        if strength == LEARNED:
-            start = _STRENGTH_INIT[self._structure] if strength_init is None else strength_init
-            start = check_strength_init(start, f"{self._structure}_init")
-            setattr(self, f"raw_{self._structure}", raw_strength(start, num_alphas, self.lr_factor))
+        if self._structure and self.fixed_strength is None:
+            start = values.get(f"{self._structure}_init", _STRENGTH_INIT[self._structure])
+            setattr(self, f"raw_{self._structure}", raw_strength(start, count, self.lr_factor))
         self._save_factor()
-
-    @classmethod
-    def build_own(cls, parameters: dict[str, Any], count: int, generator: Generator) -> Entmax:
-        return cls(
-            parameters.get("alpha"),
-            count,
-            parameters.get("init", NORMAL),
-            generator,
-            tv=parameters.get(TV),
-            oscar=parameters.get(OSCAR),
-            strength_init=parameters.get("tv_init" if TV in parameters else "oscar_init"),
-            lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
-        )
 
     @property
     def alpha(self) -> float | Tensor:
@@ -130,7 +147,7 @@ class Entmax(OfHeads):
 
     @property
     def _epsilon(self) -> float | Tensor:
-        """alpha - 1: not by a subtraction, which would leave nothing near 1."""
+        """alpha - 1, also with structure: not by a subtraction, which would leave nothing near 1."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.on_its_way(self.fixed_alpha - 1.0)
@@ -165,7 +182,7 @@ class Entmax(OfHeads):
             return map_structured(scores, PLAIN, epsilon, 0.0)
         return map_structured(scores, self._structure, epsilon, for_scores(strength, scores))
 
-    def fused(self) -> float | Tensor | None:
+    def epsilon(self) -> float | Tensor | None:
         if self.is_structured:
             return None
         epsilon = self._epsilon
@@ -175,27 +192,4 @@ class Entmax(OfHeads):
     def scriptable(self) -> nn.Module:
         if self.is_structured:
             raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._structure)])
-        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
-
-
-def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:
-    """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
-    if alpha_init == NORMAL:
-        return NORMAL
-    allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
-    number = check_alpha(number_in(alpha_init, name, math.isfinite, allowed), name)
-    if number in (1.0, 2.0):
-        raise ValueError(
-            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
-            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
-        )
-    return number
-
-
-def _initial_logits(
-    num_alphas: int, alpha_init: str | float, generator: torch.Generator | None
-) -> Tensor:
-    checked = check_alpha_init(alpha_init)
-    if isinstance(checked, str):
-        return torch.randn(num_alphas, generator=generator)
-    return torch.full((num_alphas,), logit_above_one(checked))
+        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self._epsilon)

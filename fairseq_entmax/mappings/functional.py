@@ -30,8 +30,6 @@ from fairseq_entmax.kernels import functions
 from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs, refuse_export
 
-SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
-
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
     """Softmax: alpha-entmax at alpha = 1. Never exactly zero, but for masked keys.
@@ -97,12 +95,22 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
 
     For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
     """
+    return map_structured(scores, PLAIN, alpha - 1.0, 0.0, dim)
 
-    def apply(in_full: Tensor, alpha: float | Tensor) -> Tensor:
-        epsilon = alpha - 1.0
-        return functions.map_rows(kernels.backend_for(in_full, epsilon), in_full, PLAIN, epsilon)
 
-    return keys_last(apply, scores, dim, alpha)
+def map_structured(
+    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
+) -> Tensor:
+    """Any mapping by its structure and parameters, as :mod:`fairseq_entmax.kernels.structure` has them.
+
+    Without a look at their values, as :func:`map_scores`.
+    """
+
+    def apply(in_full: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
+        backend = kernels.backend_for(in_full, epsilon, structure)
+        return functions.map_rows(backend, in_full, structure, epsilon, strength)
+
+    return keys_last(apply, scores, dim, epsilon, strength)
 
 
 @outside_graphs
@@ -144,7 +152,7 @@ def number_in(
 def check_alpha(alpha: float | str, name: str = "alpha") -> float:
     """Return ``alpha`` as a float, or raise ValueError where it is not a number in [1, 2]."""
     allowed = "from 1 (softmax) to 2 (sparsemax)"
-    return number_in(alpha, name, lambda x: SMALLEST_ALPHA <= x <= LARGEST_ALPHA, allowed)
+    return number_in(alpha, name, lambda x: 1.0 <= x <= 2.0, allowed)
 
 
 def check_dim(scores: Tensor, dim: int) -> None:

@@ -14,8 +14,9 @@ from torch import Tensor
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import torch_losses
 from fairseq_entmax.kernels.backends import LossParts
+from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import outside_graphs
-from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_scores
+from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_structured
 
 
 def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
@@ -109,7 +110,7 @@ def _check_target(scores: Tensor, target: Tensor) -> None:
 
 @outside_graphs
 def _losses(scores: Tensor, target: Tensor, alpha: float, smoothing: float) -> LossParts:
-    return LossParts(*_EntmaxLoss.apply(scores, target, alpha, smoothing))
+    return LossParts(*_EntmaxLoss.apply(scores, target, alpha - 1.0, smoothing))
 
 
 class _EntmaxLoss(torch.autograd.Function):
@@ -117,24 +118,24 @@ class _EntmaxLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, target: Tensor, alpha: float, smoothing: float
+        ctx: Any, scores: Tensor, target: Tensor, epsilon: float, smoothing: float
     ) -> tuple[Tensor, ...]:
-        ctx.backend = kernels.losses_for(scores, alpha - 1.0)
-        parts, saved = ctx.backend.losses(scores, target, alpha - 1.0, smoothing)
+        ctx.backend = kernels.losses_for(scores, epsilon)
+        parts, saved = ctx.backend.losses(scores, target, epsilon, smoothing)
         ctx.save_for_backward(scores, target, *saved)
-        ctx.alpha, ctx.smoothing = alpha, smoothing
+        ctx.numbers = epsilon, smoothing
         ctx.mark_non_differentiable(parts.support, parts.target_prob)
         return tuple(parts)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         scores, target, *saved = ctx.saved_tensors
+        epsilon, smoothing = ctx.numbers
         if torch.is_grad_enabled():
-            wanted = _target_probs(scores.detach(), target[..., None], ctx.smoothing)
-            found = grad[..., None] * (map_scores(scores, ctx.alpha) - wanted)
+            wanted = _target_probs(scores.detach(), target[..., None], smoothing)
+            found = grad[..., None] * (map_structured(scores, PLAIN, epsilon, 0.0) - wanted)
         else:
-            numbers = (ctx.alpha - 1.0, ctx.smoothing)
-            found = ctx.backend.gradients(scores, target, *numbers, tuple(saved), grad)
+            found = ctx.backend.gradients(scores, target, epsilon, smoothing, tuple(saved), grad)
         return found, None, None, None
 
 

@@ -104,9 +104,9 @@ class PerHeadMapping(Mapping):
         """The mapping itself where all heads have the same one, as pruning may leave it."""
         return self._mappings()[0] if len(self.parts) == 1 else self
 
-    def fused(self) -> Tensor | None:
+    def epsilon(self) -> Tensor | None:
         """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
-        epsilons = [0.0 if part.is_softmax else part.fused() for part in self._mappings()]
+        epsilons = [0.0 if part.is_softmax else part.epsilon() for part in self._mappings()]
         return None if any(one is None for one in epsilons) else self._of_heads(epsilons)
 
     def score_scale(self) -> Tensor | None:
@@ -117,10 +117,8 @@ class PerHeadMapping(Mapping):
         parts = [part.exported() for part in self._mappings()]
         return ScriptablePerHeadMapping(parts, self.part_of)
 
-    def is_fused_forward(self) -> bool:
-        return super().is_fused_forward() and all(
-            part.is_fused_forward() for part in self._mappings()
-        )
+    def epsilon_holds(self) -> bool:
+        return super().epsilon_holds() and all(part.epsilon_holds() for part in self._mappings())
 
     def extra_repr(self) -> str:
         return f"part_of={self.part_of}"

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import PNORM
 from fairseq_entmax.mappings.base import Generator, OfHeads
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import softmax
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, value_of
+from fairseq_entmax.mappings.functional import map_structured, softmax
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
@@ -18,9 +18,9 @@ from fairseq_entmax.mappings.strengths import (
     check_p_init,
     for_scores,
     logit_above_one,
-    number_or_learned,
+    or_learned,
 )
-from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
+from fairseq_entmax.mappings.structured import check_gamma, check_p
 
 
 class SqPNormMax(OfHeads):
@@ -44,7 +44,13 @@ class SqPNormMax(OfHeads):
         ValueError: an argument is out of range.
     """
 
-    text_parameters = ("p", "p_init", "gamma", *OfHeads.text_parameters)
+    readers: ClassVar = {
+        "p": or_learned(check_p),
+        "p_init": check_p_init,
+        "gamma": check_gamma,
+        **OfHeads.readers,
+    }
+    text_parameters = tuple(readers)
     parameter_of: ClassVar = {"p": "p_logit", **OfHeads.parameter_of}
     init_of: ClassVar = {"p_init": "p", **OfHeads.init_of}
 
@@ -52,31 +58,25 @@ class SqPNormMax(OfHeads):
         self,
         p: float | str = P_INIT,
         num_ps: int = 1,
-        p_init: float | str = P_INIT,
-        gamma: float | str = GAMMA,
-        lr_factor: float | str = NO_FACTOR,
+        p_init: float = P_INIT,
+        gamma: float = GAMMA,
+        lr_factor: float = NO_FACTOR,
     ) -> None:
         super().__init__()
-        self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
-        self.gamma = check_gamma(gamma)
-        self.fixed_p = number_or_learned(p, "p", check_p)
+        if num_ps < 1:
+            raise ValueError(f"num_ps must be at least 1, not {num_ps}")
+        given = {"p": p, "p_init": p_init, "gamma": gamma, LR_FACTOR: lr_factor}
+        self._set_numbers(self.read(given), num_ps, None)
+
+    def _set_numbers(self, values: dict[str, Any], count: int, generator: Generator) -> None:
+        self.lr_factor = values.get(LR_FACTOR, NO_FACTOR)
+        self.gamma: float = values.get("gamma", GAMMA)
+        self.fixed_p: float | None = values.get("p", P_INIT)
         self.p_logit: nn.Parameter | None = None
         if self.fixed_p is None:
-            if num_ps < 1:
-                raise ValueError(f"num_ps must be at least 1, not {num_ps}")
-            logit = logit_above_one(check_p_init(p_init, "p_init"))
-            self.p_logit = nn.Parameter(torch.full((num_ps,), logit) / self.lr_factor)
+            logit = logit_above_one(values.get("p_init", P_INIT))
+            self.p_logit = nn.Parameter(torch.full((count,), logit) / self.lr_factor)
         self._save_factor()
-
-    @classmethod
-    def build_own(cls, parameters: dict[str, Any], count: int, generator: Generator) -> SqPNormMax:
-        return cls(
-            parameters.get("p", P_INIT),
-            count,
-            parameters.get("p_init", P_INIT),
-            parameters.get("gamma", GAMMA),
-            parameters.get(LR_FACTOR, NO_FACTOR),
-        )
 
     @property
     def p(self) -> float | Tensor:

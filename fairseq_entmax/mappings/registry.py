@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -71,10 +71,12 @@ class MappingSpec:
     Attributes:
         name: a key of :data:`MAPPINGS`.
         parameters: parameter names to values, as text.
+        values: what these say, and what the name stands for, as :meth:`Mapping.read_text` gives it.
     """
 
     name: str
-    parameters: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str]
+    values: dict[str, Any]
 
     def __str__(self) -> str:
         return ":".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
@@ -94,16 +96,15 @@ class MappingSpec:
         Args:
             num_heads: number of heads of the scores.
             generator: where random starting values come from; None is torch's own.
-            defaults: parameters where the text does not have them, as text or as what it means;
-                of those that the mapping does not take, nothing becomes.
+            defaults: values of parameters that the text does not have, checked; of those that the
+                mapping does not take, nothing becomes.
 
         Raises:
-            ValueError: a parameter's value is not allowed.
+            ValueError: :meth:`Mapping.from_text` refuses, or :meth:`Mapping.head_values` are no numbers of heads.
         """
         named = MAPPINGS[self.name]
         known = {key: value for key, value in (defaults or {}).items() if key in named.allowed}
-        parameters = {**known, **named.parameters, **self.parameters}
-        mapping = named.mapping.from_text(parameters, num_heads, generator)
+        mapping = named.mapping.from_text({**known, **self.values}, num_heads, generator)
         for name, values in mapping.head_values().items():
             if not name.isidentifier() or tuple(values.shape) not in ((1,), (num_heads,)):
                 raise ValueError(
@@ -126,22 +127,20 @@ def parse_mapping(text: str) -> MappingSpec:
             f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}, and what a folder registers "
             f"that --user-dir names"
         )
-    known = MAPPINGS[name].allowed
+    named = MAPPINGS[name]
     parameters: dict[str, str] = {}
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
-        if key not in known or not equals:
-            allowed = ", ".join(f"{name}:{parameter}=VALUE" for parameter in known)
+        if key not in named.allowed or not equals:
+            allowed = ", ".join(f"{name}:{parameter}=VALUE" for parameter in named.allowed)
             raise ValueError(
                 f"unknown parameter {part!r} of mapping {name!r}; allowed: {allowed or 'none'}"
             )
         if key in parameters:
             raise ValueError(f"parameter {key!r} of mapping {name!r} is given twice in {text!r}")
         parameters[key] = value
-    spec = MappingSpec(name, parameters)
     try:
-        named = MAPPINGS[name]
-        named.mapping.check_text({**named.parameters, **parameters})
+        values = named.mapping.read_text({**named.parameters, **parameters})
     except ValueError as error:
         raise ValueError(f"mapping {text.strip()!r}: {error}") from None
-    return spec
+    return MappingSpec(name, parameters, values)

@@ -21,14 +21,13 @@ class ScriptableSoftmax(nn.Module):
 
 
 class ScriptableEntmax(nn.Module):
-    """Alpha-entmax of constants: a number from 1 to 2, or ``(heads,)``, or ``(1,)`` for all."""
+    """Alpha-entmax of constants, alpha - 1: a number up to 1, or ``(heads,)``, or ``(1,)`` for all."""
 
     epsilon: Tensor
 
-    def __init__(self, alpha: float | Tensor) -> None:
+    def __init__(self, epsilon: float | Tensor) -> None:
         super().__init__()
-        alphas = torch.as_tensor(alpha).detach().view(-1, 1, 1)
-        epsilon = (alphas - 1.0).clamp(min=SMALLEST_EPSILON)
+        epsilon = torch.as_tensor(epsilon).detach().view(-1, 1, 1).clamp(min=SMALLEST_EPSILON)
         self.register_buffer("epsilon", epsilon, persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:

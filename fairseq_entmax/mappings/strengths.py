@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,16 +19,18 @@ LEARNED = "learned"
 TV_INIT, OSCAR_INIT, P_INIT, GAMMA = 0.1, 0.01, 1.5, 1.0
 
 
-def number_or_learned(
-    value: float | str, name: str, check: Callable[[float | str, str], float]
-) -> float | None:
-    """A number that ``check`` takes, or None for :data:`LEARNED`."""
-    if value == LEARNED:
-        return None
-    try:
-        return check(value, name)
-    except ValueError as error:
-        raise ValueError(f"{error}; or {name}={LEARNED}") from None
+def or_learned(check: Callable[[Any, str], float]) -> Callable[[Any, str], float | None]:
+    """What reads a number that ``check`` takes, or :data:`LEARNED` as None."""
+
+    def read(value: Any, name: str) -> float | None:
+        if value == LEARNED:
+            return None
+        try:
+            return check(value, name)
+        except ValueError as error:
+            raise ValueError(f"{error}; or {name}={LEARNED}") from None
+
+    return read
 
 
 def check_strength_init(value: float | str, name: str) -> float:

@@ -18,15 +18,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fairseq_entmax import kernels
-from fairseq_entmax.kernels import functions
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 from fairseq_entmax.mappings.functional import (
     check_alpha,
     check_dim,
     checked,
-    keys_last,
     map_scores,
+    map_structured,
     number_in,
 )
 
@@ -108,22 +106,6 @@ def sq_pnorm_max(
     p = checked(p, check_p, "p", scores, dim)
     gamma = checked(gamma, check_gamma, "gamma", scores, dim)
     return map_structured(scores, PNORM, p - 1.0, gamma, dim)
-
-
-def map_structured(
-    scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
-) -> Tensor:
-    """A mapping with structure, without a look at the values of its parameters.
-
-    For callers whose parameters are in range by construction; outside, the result is undefined.
-    ``structure`` and its parameters are those of :mod:`fairseq_entmax.kernels.structure`.
-    """
-
-    def apply(in_full: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        backend = kernels.backend_for(in_full, epsilon, structure)
-        return functions.map_rows(backend, in_full, structure, epsilon, strength)
-
-    return keys_last(apply, scores, dim, epsilon, strength)
 
 
 # float32 can still add up what is so large, and divide by what is so small

@@ -11,7 +11,7 @@ from typing import ClassVar
 from fairseq.models import register_model
 from fairseq.models.bart import BARTModel
 
-from fairseq_entmax.models.adaptive import register_counterparts
+from fairseq_entmax.models.base import register_counterparts
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
-from fairseq_entmax.models.adaptive import architecture, register_counterparts
+from fairseq_entmax.models.base import architecture, register_counterparts
 from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,

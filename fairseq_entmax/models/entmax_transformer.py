@@ -29,7 +29,7 @@ from fairseq_entmax.attention import mark_future_mask
 from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.fairseq_patches import installing
 from fairseq_entmax.kernels.tracing import is_recorded
-from fairseq_entmax.models.adaptive import AdaptiveModel, drawn_seed, register_counterparts
+from fairseq_entmax.models.base import ModelWithHeads, drawn_seed, register_counterparts
 from fairseq_entmax.models.feature import ModelOptions
 
 installing.install()
@@ -115,7 +115,7 @@ def wrap_layers(stack: Any, cfg: Any) -> None:
 
 
 @register_model("entmax_transformer")
-class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
+class EntmaxTransformerModel(ModelWithHeads, TransformerModel):
     """fairseq's ``transformer`` with alpha-entmax attention.
 
     Takes every option of fairseq's ``transformer``, and those of

@@ -6,7 +6,6 @@ amount to beside the options of others, and what it adds to a model. A model lis
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, Self
@@ -99,23 +98,8 @@ def _value(entry: Field[Any], args: Any) -> Any:
 
 
 def add_argument(parser: Any, entry: Field[Any]) -> None:
-    """Add an option to an argparse parser or group. Defaults come from the architecture."""
-    about = entry.metadata
-    settings: dict[str, Any] = {"action": "store_true"}
-    if about["metavar"] is not None:
-        settings = {"metavar": about["metavar"], "type": _argument(about["check"])}
+    """Add an option to an argparse parser or group, as text. Defaults come from the architecture."""
+    about, is_flag = entry.metadata, entry.metadata["metavar"] is None
+    settings = {"action": "store_true"} if is_flag else {"metavar": about["metavar"]}
     help = about["help"]() if callable(about["help"]) else about["help"]
     parser.add_argument(option_name(entry.name), help=help + about["shown"], **settings)
-
-
-def _argument(check: Callable[[Any], Any]) -> Callable[[str], str]:
-    """An argparse type that keeps the text and turns a ValueError into the parser's error."""
-
-    def checked(text: str) -> str:
-        try:
-            check(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        return text
-
-    return checked

@@ -43,7 +43,7 @@ class HeadRecord(Feature):
     name = "record"
     alpha_log_interval: int = option(
         10,
-        "write the values that the heads learn, such as every alpha, to a file of their name, such "
+        "write alpha, and every other number that the heads learn, to a file of its name, such "
         "as alpha.jsonl, in the save directory each N updates; 0 for never",
         values.whole_number(0, MOST_UPDATES),
         "N",

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf, open_dict
 from torch import nn
 
 from fairseq_entmax.attentions import DECODER_SELF
-from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts
+from fairseq_entmax.models.base import ModelWithHeads, register_counterparts
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder, wrap_layers
 from fairseq_entmax.models.feature import ModelOptions
@@ -41,7 +41,7 @@ def _decoder(args: Any, *parts: Any, **options: Any) -> EntmaxTransformerDecoder
 
 
 @register_model("entmax_transformer_lm")
-class EntmaxTransformerLanguageModel(AdaptiveModel, TransformerLanguageModel):
+class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
     """fairseq's ``transformer_lm`` with alpha-entmax attention, for the task ``language_modeling``.
 
     Takes every option of fairseq's ``transformer_lm``, and those of

@@ -11,11 +11,11 @@ from fairseq.models.roberta import RobertaModel
 from torch import nn
 
 from fairseq_entmax.attentions import ENCODER_SELF
-from fairseq_entmax.models.adaptive import AdaptiveModel, register_counterparts
+from fairseq_entmax.models.base import ModelWithHeads, register_counterparts
 
 
 @register_model("entmax_roberta")
-class EntmaxRobertaModel(AdaptiveModel, RobertaModel):
+class EntmaxRobertaModel(ModelWithHeads, RobertaModel):
     """fairseq's ``roberta`` with alpha-entmax attention.
 
     Takes every option of fairseq's ``roberta``, and those of :mod:`fairseq_entmax.models.config` that

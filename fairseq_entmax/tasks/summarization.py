@@ -22,7 +22,7 @@ from fairseq_entmax.tasks.search import (
 # A penalty larger than any log probability; products with it are finite in float32
 MOST_COVERAGE = 1e6
 # The penalty of a text of any length that fairseq takes is finite
-MOST_ALPHA = 10.0
+MOST_LENPEN = 10.0
 
 
 def _option(default: Any, help: str) -> Any:
@@ -162,11 +162,11 @@ def _check_together(settings: SearchSettings, generation: Callable[[str], Any]) 
             "--length-penalty wu divides scores by a length, and --unnormalized forbids it: "
             "leave one of the two out"
         )
-    alpha = generation("lenpen")
-    if is_wu and alpha is not None and not 0 <= alpha <= MOST_ALPHA:
+    lenpen = generation("lenpen")
+    if is_wu and lenpen is not None and not 0 <= lenpen <= MOST_LENPEN:
         raise ValueError(
-            f"--lenpen got {alpha}: with --length-penalty wu, give a number from 0 to "
-            f"{MOST_ALPHA:g}, such as 0.9"
+            f"--lenpen got {lenpen}: with --length-penalty wu, give a number from 0 to "
+            f"{MOST_LENPEN:g}, such as 0.9"
         )
 
 

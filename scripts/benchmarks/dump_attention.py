@@ -28,7 +28,7 @@ from fairseq_entmax.mappings import Mapping, PerHeadMapping
 
 def epsilon_of(mapping: Mapping | PerHeadMapping, heads: int) -> Tensor | None:
     """Alpha - 1 of each head; None where alpha-entmax is not all that the mapping is."""
-    epsilon = mapping.fused()
+    epsilon = mapping.epsilon()
     if epsilon is None:
         return None
     return torch.as_tensor(epsilon).detach().float().expand(heads).clone()

@@ -13,7 +13,7 @@ def begun():
     state.multipliers.copy_(torch.tensor([0.1, 1 / 3, -2e-9], dtype=torch.float64))
     state.start.copy_(torch.tensor([23.97, 1e-3, 7.1], dtype=torch.float64))
     state.set_updates(41)
-    state.decided = True
+    state.is_decided = True
     return state
 
 
@@ -33,7 +33,7 @@ def test_loading_and_forgetting_leave_what_a_process_starts_with(begin, expected
     for state in (begun(), PruningState()):
         begin(state)
         assert contents(state) == expected
-        assert (state.updates, state.is_known, state.decided) == (updates, False, False)
+        assert (state.updates, state.is_known, state.is_decided) == (updates, False, False)
         assert list(state.parameters()) == []  # nothing in it is learned
 
 

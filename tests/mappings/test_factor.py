@@ -93,7 +93,7 @@ def test_a_checkpoint_says_the_factor_unless_it_is_1_or_nothing_is_learned(text)
     assert not any("factor" in name for name in build(text).state_dict())
     assert list(build(text, 10).state_dict())[-1] == "lr_factor_ratio"
     for fixed in ("softmax", "entmax:alpha=1.3", "sqpnormmax"):
-        assert not parse_mapping(fixed).build(4, defaults={"lr_factor": "10"}).state_dict()
+        assert not parse_mapping(fixed).build(4, defaults={"lr_factor": 10.0}).state_dict()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -64,7 +64,7 @@ def test_values_are_told_of_each_head_and_are_nan_where_its_mapping_has_none():
     assert {value.dtype for value in values.values()} == {torch.float64}
     assert build(TEXTS).learned == ("alpha", "p")
     assert list(build(TEXTS).state_dict()) == ["parts.2.alpha_logit", "parts.4.p_logit"]
-    shared = build(["entmax", "softmax", "entmax"], defaults={"init": "1.5", "share": "layer"})
+    shared = build(["entmax", "softmax", "entmax"], defaults={"init": 1.5, "share": "layer"})
     assert shared.head_values()["alpha"].tolist() == [1.5, 1.0, 1.5]
 
 
@@ -90,8 +90,8 @@ def test_of_several_learned_alphas_those_of_the_remaining_heads_remain():
 
 
 def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each_and_others_are_apart():
-    epsilon = build(ENTMAX_ALONE).fused()
+    epsilon = build(ENTMAX_ALONE).epsilon()
     assert epsilon.tolist() == pytest.approx([0.3, 0, 0, 1, 0.3], abs=2e-7)
-    assert build(["softmax", "sparsemax"]).half().fused().tolist() == [0.0, 1.0]
+    assert build(["softmax", "sparsemax"]).half().epsilon().tolist() == [0.0, 1.0]
     for other in ("fusedmax", "sqpnormmax", "entmax:oscar=learned"):
-        assert build(["softmax", other]).fused() is None
+        assert build(["softmax", other]).epsilon() is None

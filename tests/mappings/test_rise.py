@@ -24,7 +24,7 @@ NUMBERS = {"alpha": 1.0, "tv": 0.0}
 
 
 def build(text, warmup=8):
-    defaults = {"warmup": str(warmup)}
+    defaults = {"warmup": warmup}
     return parse_mappings(text)[0].build(4, torch.Generator().manual_seed(0), defaults)
 
 
@@ -53,7 +53,7 @@ def test_a_finished_mapping_is_to_the_bit_the_one_without_a_rise(text):
     risen, plain = build(text), build(text, 0)
     set_updates(risen, 8)
     assert torch.equal(risen(scores()), plain(scores()))
-    assert str(risen.fused()) == str(plain.fused())
+    assert str(risen.epsilon()) == str(plain.epsilon())
     for name, value in plain.head_values().items():
         assert torch.equal(risen.head_values()[name].nan_to_num(), value.nan_to_num())
     assert not any("rise" in name for name in plain.state_dict())
@@ -75,10 +75,10 @@ def test_values_are_said_as_they_stand_and_those_that_rise_are_told_from_others(
 
 def test_a_kernel_is_told_the_present_alpha_and_softmax_at_first_needs_none():
     mapping = build("sparsemax")
-    assert mapping.fused() is None
+    assert mapping.epsilon() is None
     assert not mapping.is_softmax
     set_updates(mapping, 2)
-    assert mapping.fused() == 0.25
+    assert mapping.epsilon() == 0.25
 
 
 @pytest.mark.parametrize("text", ["sparsemax", "softmax|sparsemax|softmax|entmax15"])
@@ -124,6 +124,6 @@ def test_a_number_of_updates_that_is_none_is_refused(value):
 def test_the_text_names_it_and_softmax_has_none():
     (spec,) = parse_mappings("sparsemax:warmup=5")
     assert str(spec) == "sparsemax:warmup=5"
-    assert spec.build(4, defaults={"warmup": "9"}).rise.length == 5
+    assert spec.build(4, defaults={"warmup": 9}).rise.length == 5
     with pytest.raises(ValueError, match="unknown parameter 'warmup=5' of mapping 'softmax'"):
         parse_mappings("softmax:warmup=5")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_entmax.mappings import entmax, fusedmax, oscarmax, sparsemax, sq_pnorm_max
-from fairseq_entmax.mappings.structured import map_structured
+from fairseq_entmax.mappings.functional import map_structured
 from tests.mappings.reference import random_rows
 from tests.mappings.structured_cases import (
     CASES,

@@ -9,7 +9,6 @@ from fairseq_entmax.mappings import (
     MAPPINGS,
     Entmax,
     Mapping,
-    MappingSpec,
     PerHeadMapping,
     PerHeadSpec,
     parse_layers,
@@ -32,11 +31,12 @@ def names(specs):
 
 
 def test_a_learned_alpha_starts_where_the_text_or_the_defaults_say():
-    defaults = {"init": "1.25", "share": "layer", "strength": "3"}
+    defaults = {"init": 1.25, "share": "layer", "strength": 3}
     mapping = parse_mapping("entmax").build(4, defaults=defaults)
     assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
-    mapping = parse_mapping("entmax:init=1.75:share=none").build(4, defaults=defaults)
-    assert mapping.alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
+    spec = parse_mapping("entmax:init=1.75:share=none")
+    assert spec.values == {"init": 1.75, "share": "none"}
+    assert spec.build(4, defaults=defaults).alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
     for share in ("layer", "attention", "model"):
         mapping = parse_mapping(f"entmax:share={share}").build(8)
         assert (mapping.alpha.numel(), mapping.share) == (1, share)
@@ -72,7 +72,7 @@ WRONG = [
         (f"entmax:alpha={value}", f"mapping 'entmax:alpha={value}': alpha must be from 1 ", value)
         for value in ("0.5", "2.01", "nan", "x", "1.5=2")
     ),
-    ("entmax:init=middle", "must be 'normal' or a number strictly between 1 and 2, not 'middle'"),
+    ("entmax:init=x", ": init must be 'normal' or a number strictly between 1 and 2, not 'x'"),
     ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
     ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number, 0 or more", "tv=learned"),
     ("entmax:oscar=x", "oscar must be a number, 0 or more", "not 'x'; or oscar=learned"),
@@ -116,8 +116,8 @@ class Halved(Mapping):
     text_parameters = ("starts",)
 
     @classmethod
-    def check_text(cls, parameters):
-        parameters.get("starts", "").split("/")
+    def read_text(cls, parameters):
+        return parameters
 
     @classmethod
     def from_text(cls, parameters, num_heads, generator):
@@ -139,7 +139,7 @@ def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_kn
     register_mapping("halved", Halved)
     mapping = parse_mapping("halved").build(2)
     assert type(mapping) is Halved
-    assert (mapping.head_values(), mapping.learned, mapping.fused()) == ({}, (), None)
+    assert (mapping.head_values(), mapping.learned, mapping.epsilon()) == ({}, (), None)
     spec = parse_mapping("halved:starts=1/2/3")
     assert type(spec.build(3)) is Halved
     with pytest.raises(ValueError, match="one for each head"):
@@ -202,7 +202,7 @@ def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
 def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     (spec,) = parse_mappings("entmax|softmax*2|entmax")
     assert names(spec.heads) == ["entmax", "softmax", "softmax", "entmax"]
-    mapping = spec.build(4, torch.Generator().manual_seed(1), {"init": "1.25"})
+    mapping = spec.build(4, torch.Generator().manual_seed(1), {"init": 1.25})
     assert type(mapping) is PerHeadMapping
     assert mapping.part_of == (0, 1, 1, 0)
     assert {name: tuple(p.shape) for name, p in mapping.named_parameters()} == {
@@ -223,5 +223,5 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     [([0, 1], "sparsemax|softmax"), ([2, 0], "softmax|sparsemax"), ([1, 2], "softmax"), ([], None)],
 )
 def test_the_text_of_the_heads_that_are_left_names_them(remaining, text):
-    heads = tuple(map(MappingSpec, ["sparsemax", "softmax", "softmax"]))
+    heads = tuple(map(parse_mapping, ["sparsemax", "softmax", "softmax"]))
     assert str(PerHeadSpec(heads).keep_heads(remaining)) == (text or "sparsemax")

@@ -10,7 +10,7 @@ from fairseq.models.speech_to_text.s2t_transformer import S2TTransformerModel, b
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import weights_of_attentions
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.base import ModelWithHeads
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.features.attention_heads import AttentionHeads
 from fairseq_entmax.pruning import prune_state
@@ -18,7 +18,7 @@ from tests.support import TINY, batch, tiny_task
 
 
 @register_model("speech_with_heads")
-class Speech(AdaptiveModel, S2TTransformerModel):
+class Speech(ModelWithHeads, S2TTransformerModel):
     pass
 
 

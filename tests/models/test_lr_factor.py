@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.analysis import value_table
 from fairseq_entmax.analysis.models.loaded import load_model
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
@@ -91,7 +91,7 @@ def test_every_reader_of_a_checkpoint_sees_the_values(options, tmp_path):
     model = trained(alpha_lr_factor=10, **options)
     path = save(model, tmp_path / "checkpoint.pt", alpha_lr_factor="10.0", **options)
     assert_same_values(load_model(path, tiny_task()).model, model)
-    for row in alpha_table.model_values(read_model(path)):
+    for row in value_table.model_values(read_model(path)):
         for name, own in row.values.items():
             expected = values(model)[row.attention, row.layer, name].tolist()
             expected = expected * (len(own) // len(expected))

@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
-from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.analysis import value_table
 from fairseq_entmax.analysis.document.model_entries import training_records
 from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.models.head_record import read_record
@@ -114,7 +114,7 @@ def test_heads_are_pruned_in_the_middle_of_the_rise(tmp_path):
     report = prune_checkpoint(*paths, [Head("cross", 0, 1)])
     small = read_model(paths[1])
     assert {small.mapping(attention).alpha for attention in small.attentions} == {1.5}
-    table = alpha_table.as_table(alpha_table.model_values(small))
+    table = value_table.as_table(value_table.model_values(small))
     assert table.count("sparsemax (fixed) (50% risen)") == 6
     assert report.parameters_before == sum(one.numel() for one in model.parameters())
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead, propagation
-from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.base import ModelWithHeads
 
 # What has no rule: attribute of a decoder layer to the option that gives it
 _UNKNOWN_IN_LAYER = {
@@ -63,7 +63,7 @@ class HeadRelevance:
 
 
 def head_relevance(
-    model: AdaptiveModel, sample: dict[str, Any], predictions_at_once: int = 32
+    model: ModelWithHeads, sample: dict[str, Any], predictions_at_once: int = 32
 ) -> HeadRelevance:
     """Relevance of every head to the top-1 logit of every target position.
 

@@ -20,10 +20,10 @@ from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.models.head_scaling import scaled_heads
 from fairseq_entmax.analysis.models.likelihood import loss_of_logits, unreachable
 from fairseq_entmax.attention import attention_modules
-from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.base import ModelWithHeads
 
 
-def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
+def head_sensitivity(model: ModelWithHeads, sample: dict[str, Any]) -> ByHead:
     """How fast the loss of each sentence changes with a factor on the output of each head.
 
     A sentence's loss is its mean negative log likelihood for each target token, end of sentence
@@ -80,7 +80,7 @@ def head_sensitivity(model: AdaptiveModel, sample: dict[str, Any]) -> ByHead:
 
 
 @contextlib.contextmanager
-def _with_gradients_of_factors(model: AdaptiveModel) -> Iterator[None]:
+def _with_gradients_of_factors(model: ModelWithHeads) -> Iterator[None]:
     # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
     # where its input does, and here the first layer's has none
     recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]

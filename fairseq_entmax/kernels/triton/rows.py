@@ -91,11 +91,11 @@ def gradients(
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.contiguous()
     for_scores = torch.empty_like(probs) if wanted[0] else None
-    for_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None
+    for_epsilon = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None
     if probs.numel() and any(wanted[:2]):
         requested = {"FOR_SCORES": wanted[0], "FOR_ALPHA": wanted[1]}
-        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_alpha, **requested)
-    return for_scores, for_alpha, None
+        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_epsilon, **requested)
+    return for_scores, for_epsilon, None
 
 
 def _launch(

@@ -11,8 +11,7 @@ from torch import nn
 from fairseq_entmax import compat
 from fairseq_entmax.attention import Heads, attention_modules, every_attention, give_heads
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
-from fairseq_entmax.mappings import Mapping, strengths
-from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL, SHARE_NONE, SHARING
+from fairseq_entmax.mappings import Mapping, base, strengths
 from fairseq_entmax.mappings.entmax import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.factor import NO_FACTOR
 from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, PerHeadSpec, layers_text
@@ -41,12 +40,6 @@ def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
 def mapping_options(specs: Dictionary[str, Sequence[LayerSpec]]) -> dict[str, str]:
     """The options for such mappings: of each attention, in each layer, bottom layer first."""
     return {MAPPING_OPTIONS[name]: layers_text(layers) for name, layers in specs.items()}
-
-
-def _check_sharing(value: Any) -> str:
-    if value not in SHARING:
-        raise ValueError(f"must be one of {', '.join(SHARING)}, not {value!r}")
-    return str(value)
 
 
 def _mapping_of(attention: str) -> Any:
@@ -85,7 +78,8 @@ class AttentionHeads(Feature):
     alpha_init: str | float = option(
         NORMAL,
         "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
-        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first",
+        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first; --tv-init, "
+        "--oscar-init and --p-init start other numbers, and temperature_init in a mapping's text",
         lambda value: check_alpha_init(value, "the start of alpha"),
         "normal|NUMBER",
     )
@@ -109,25 +103,25 @@ class AttentionHeads(Feature):
         "NUMBER",
     )
     share_alpha: str = option(
-        SHARE_NONE,
-        "one learned alpha, or whatever else a mapping learns, such as tv, oscar and p, per head "
-        "(none), per layer and attention (layer), per attention (attention), or one in all (model); "
-        "a mapping's own, entmax:share=layer, comes first",
-        _check_sharing,
-        "|".join(SHARING),
+        base.SHARE_NONE,
+        "one learned alpha, and of each other number that a mapping learns (tv, oscar, p, temperature), "
+        "per head (none), per layer and attention (layer), per attention (attention), or one in all "
+        "(model); a mapping's own, entmax:share=layer, comes first",
+        lambda value: base.check_share(value, "the sharing"),
+        "|".join(base.SHARING),
     )
     alpha_lr_factor: float = option(
         NO_FACTOR,
-        "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
-        "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
+        "how much faster than other parameters alpha, and every other number that a mapping learns, "
+        "changes, from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
         values.check_factor,
         "NUMBER",
     )
     alpha_warmup_updates: int = option(
         0,
         "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
-        "updates, alpha rising from 1 to its value, and a strength of structure from 0; a mapping's "
-        "own, sparsemax:warmup=5000, comes first",
+        "updates; alpha rises from 1 to its value, a strength from 0, p has a growing share, and a "
+        "temperature does not rise; a mapping's own, sparsemax:warmup=5000, comes first",
         lambda value: check_warmup(value, "the number"),
         "N",
     )
@@ -265,9 +259,9 @@ def _share_parameters(model: Any) -> None:
     factors: dict[tuple[type[Mapping], str], float] = {}
     for attention, _, module in attention_modules(model):
         mapping = module.mapping
-        if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
+        if mapping is None or mapping.share not in (base.SHARE_ATTENTION, base.SHARE_MODEL):
             continue
-        group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
+        group = attention if mapping.share == base.SHARE_ATTENTION else base.SHARE_MODEL
         if mapping.learned:
             factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
             if factor != mapping.lr_factor:

@@ -1,6 +1,6 @@
-"""Training while alpha rises, by ``--alpha-warmup-updates`` or ``--loss-alpha-warmup-updates``.
+"""Training while mappings rise, by ``--alpha-warmup-updates``, or the output, by ``--loss-alpha-warmup-updates``.
 
-Without it: validation, and the checkpoint, have the alpha of the update before, and
+Without it: validation, and the checkpoint, have the share of the update before, and
 ``checkpoint_best.pt`` may be one from the middle of the rise, denser than asked for.
 Remove when: fairseq tells a model its updates behind each, too, and lets it say that it is not done.
 """
@@ -25,7 +25,7 @@ def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwarg
 def forget_best(
     save: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any
 ) -> Any:
-    """``save_checkpoint`` for which no model is the best as long as its alpha rises."""
+    """``save_checkpoint`` for which no model is the best as long as something in it rises."""
     best = vars(checkpoint_utils.save_checkpoint)
     is_rising = any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))
     if is_rising:

@@ -12,9 +12,8 @@ from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.models.checkpoint_model import CheckpointModel
 from fairseq_entmax.text_table import text_table
 
-ALPHA = "alpha"
 TITLES = {
-    ALPHA: "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')",
+    "alpha": "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')",
     "tv": "tv, the strength of total variation, of each head (learned unless marked 'fixed')",
     "oscar": "oscar, the strength of clustering, of each head (learned unless marked 'fixed')",
     "p": "p of each head (2 = sparsemax; learned unless marked 'fixed')",
@@ -103,7 +102,7 @@ def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = Non
 
 def _names(rows: list[LayerValues]) -> list[str]:
     """The kinds of values there are; alpha in a model without heads, whose table is empty."""
-    return list(dict.fromkeys(name for row in rows for name in row.values)) or [ALPHA]
+    return list(dict.fromkeys(name for row in rows for name in row.values)) or ["alpha"]
 
 
 def _table(rows: list[LayerValues], name: str) -> str:

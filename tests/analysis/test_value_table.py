@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.analysis import value_table
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.cli import main
 from fairseq_entmax.models.checkpoint_model import read_model
@@ -18,7 +18,7 @@ def checkpoint(tmp_path, arch="entmax_transformer", **options):
 @pytest.mark.parametrize("share", ["none", "layer", "model"])
 def test_the_rows_hold_the_alphas_of_the_model(tmp_path, share):
     model, path = checkpoint(tmp_path, share_alpha=share)
-    rows = {(row.attention, row.layer): row for row in alpha_table.model_values(read_model(path))}
+    rows = {(row.attention, row.layer): row for row in value_table.model_values(read_model(path))}
     assert len(rows) == 6
     for *place, module in attention_modules(model):
         row = rows[*place]
@@ -30,7 +30,7 @@ def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     _, path = checkpoint(
         tmp_path, attn_mapping="softmax,entmax:alpha=1.33", cross_attn_mapping="sparsemax,entmax"
     )
-    rows = {(row.attention, row.layer): row for row in alpha_table.model_values(read_model(path))}
+    rows = {(row.attention, row.layer): row for row in value_table.model_values(read_model(path))}
     assert rows["encoder-self", 0].values["alpha"] == [1.0] * 4
     assert rows["decoder-self", 1].values["alpha"] == [1.33] * 4
     assert rows["cross", 0].values["alpha"] == [2.0] * 4
@@ -38,7 +38,7 @@ def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     assert not rows["cross", 0].learned
     # A stock transformer is shown as softmax
     _, path = checkpoint(tmp_path, "transformer")
-    rows = alpha_table.model_values(read_model(path))
+    rows = value_table.model_values(read_model(path))
     found = [(row.mapping, row.learned, row.values["alpha"]) for row in rows]
     assert found == [("softmax", (), [1.0] * 4)] * 6
 

@@ -1,7 +1,7 @@
 """What makes a model of fairseq one whose heads have mappings and gates.
 
     @register_model("my_transformer")
-    class MyTransformer(AdaptiveModel, TransformerModel): ...
+    class MyTransformer(ModelWithHeads, TransformerModel): ...
 
 The model is built as fairseq builds it, and then every attention in it gets its mapping, number
 of heads and gates.
@@ -68,8 +68,8 @@ def drawn_seed() -> int:
         return int(torch.randint(2**62, ()))
 
 
-class AdaptiveModel(ForInference, Restoring, nn.Module):
-    """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
+class ModelWithHeads(ForInference, Restoring, nn.Module):
+    """A Transformer of fairseq's whose heads have mappings and gates, with the record of what they learn.
 
     Stands before fairseq's model among the bases of a class.
     """
@@ -238,7 +238,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
 
 def architecture(
-    model_class: type[AdaptiveModel], stock_defaults: Callable[[Any], None]
+    model_class: type[ModelWithHeads], stock_defaults: Callable[[Any], None]
 ) -> Callable[[Any], None]:
     """What an architecture fills in beside fairseq's; then a command line is checked, before its data.
 
@@ -259,7 +259,7 @@ def architecture(
 
 def register_counterparts(
     stock: str,
-    model_class: type[AdaptiveModel],
+    model_class: type[ModelWithHeads],
     prefix: str = "entmax_",
     adapted: Callable[[Any], Any] = lambda stock_defaults: stock_defaults,
 ) -> None:
