@@ -66,10 +66,13 @@ static long attend_rows(const Shape *shape, Head head, long first, const Attenti
            values = matrix(&of->value, head, 0), out = matrix(&of->output, head, first);
     if (rows->packed_one != head.place) {
         list_visible(rows, shape, head.sentence);
-        if (!rows->is_short) pack_keys(rows, shape->size, keys);
-        else
-            prefetch_next(shape, &of->query, head, shape->queries), prefetch_next(shape, &of->key, head, shape->keys),
-                prefetch_next(shape, &of->value, head, shape->keys);
+        if (rows->is_short) {
+            prefetch_next(shape, &of->query, head, shape->queries);
+            prefetch_next(shape, &of->key, head, shape->keys);
+            prefetch_next(shape, &of->value, head, shape->keys);
+        } else {
+            pack_keys(rows, shape->size, keys);
+        }
     }
     rows->packed_one = head.place;
     if (rows->is_short)

@@ -31,8 +31,7 @@
 
 /* What Python calls. Each function returns 0, or 1 where there is no memory.
  *
- * Mappings of rows, with structure or without. scores, probs: (rows, n), as what has a number for each key in the
- * gradients; for_epsilon, for_strength there: (rows,). */
+ * Mappings of rows, with structure or without. scores, probs: (rows, n). */
 int entmax_rows_forward(const float *scores, float *probs, const OfRows *of, long rows, long n, int threads)
 {
     int failed = 0;
@@ -72,7 +71,7 @@ int entmax_rows_backward(const RowGradients *gradients, const OfRows *of, long r
     return failed;
 }
 
-/* The loss of targets, in float32. loss, support, grad: (rows,); grad_scores: (rows, n). */
+/* The loss of targets. loss, support, grad: (rows,); grad_scores: (rows, n). */
 int entmax_loss_forward(const Targets *targets, float *loss, int64_t *support, int threads)
 {
     int failed = 0;
@@ -103,12 +102,10 @@ int entmax_loss_backward(const Targets *targets, const float *grad, float *grad_
     return 0;
 }
 
-/* Attention.
- *
- * The work of the forward pass is cut into blocks of LANES queries, of one head after the other. The starts of the
- * support are null if there is no backward pass. Its keys and probabilities are written if they are not null and as
- * long as all can be; else pieces, one for each block and null before, gets memory with those of its queries, which
- * entmax_attention_take frees. */
+/* Attention. The work of the forward pass is cut into blocks of LANES queries, of one head after the other. The starts
+ * of the support are null if there is no backward pass. Its keys and probabilities are written to if they are not null
+ * and as long as all can be; else pieces, one for each block and null before, gets memory with those of its queries,
+ * which entmax_attention_take frees. */
 int entmax_attention_forward(const Shape *shape, const Attention *of, const Support *support, void **pieces, int threads)
 {
     int failed = 0;

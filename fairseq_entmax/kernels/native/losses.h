@@ -25,10 +25,10 @@ typedef struct {
     float top, tau, rest, other;
 } LossRow;
 
-/* Rows of n scores with a target each, and what the backward pass needs of the forward pass */
+/* Rows of scores with a target each, and what the forward pass leaves of them for the backward pass */
 typedef struct {
-    const float *scores;
-    const int64_t *target;
+    const float *scores;   /* (rows, n) */
+    const int64_t *target; /* (rows,), as the next two */
     float *target_prob;
     LossRow *of_rows;
     double epsilon, smoothing;

@@ -56,6 +56,7 @@ def gradients(
     for_epsilon, for_strength = (
         probs.new_zeros((*probs.shape[:-1], 1)) if is_wanted else None for is_wanted in wanted[1:]
     )
+    # RowGradients of rows_f32.h
     rows = (probs, masked, grad, for_scores, for_epsilon, for_strength)
     _run("backward", probs, structure, (epsilon, strength), struct.pack("6P", *map(address, rows)))
     return for_scores, for_epsilon, for_strength

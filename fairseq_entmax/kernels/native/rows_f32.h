@@ -11,12 +11,12 @@ typedef struct {
     int kind;
 } OfRows;
 
-/* Rows of probabilities and their gradients: `grad` and what is wanted of the others, which are null else */
+/* What is not wanted is null */
 typedef struct {
-    const float *probs;
-    const uint8_t *masked; /* or null where no key is */
-    const float *grad;
-    float *for_scores, *for_epsilon, *for_strength;
+    const float *probs;                             /* (rows, n), as masked, grad and for_scores */
+    const uint8_t *masked;                          /* not 0 is left out; or null */
+    const float *grad;                              /* of the probabilities */
+    float *for_scores, *for_epsilon, *for_strength; /* the last two: (rows,) */
 } RowGradients;
 
 /* Numbers of the rows from `first` on */
