@@ -34,9 +34,11 @@ FEW_KEYS = 160
 _MUCH = 2**16
 
 
-# Matrices and Shape of attention.h, with the Dropout of dropout.h
+# Structs of attention.h: Shape with the Dropout of dropout.h, and what is in Gradients behind its Matrices
 _MATRICES = struct.Struct("P3l")
 _SHAPE = struct.Struct("5lf3PlqIf")
+_SUPPORT = struct.Struct("3P")
+_OTHER_GRADIENTS = struct.Struct("3P")
 
 
 def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
@@ -105,16 +107,16 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         mask = None if mask is None else mask.to(torch.float32).contiguous()
         failed = library().entmax_attention_forward(
             _shape(sizes, settings, epsilon, padding, mask),
-            *[_matrices(one, head_dim) for one in (*inputs[:3], output)],
-            *(address(starts), pieces, *_addresses(support), threads),
+            b"".join([_matrices(one, head_dim) for one in (*inputs[:3], output)]),
+            *(_places(starts, support), pieces, threads),
         )
     if starts is None:
         check(failed)
         return output, ()
     if pieces is not None:
         support = _empty(0 if failed else int(starts[-1]))
-        places = (None, None) if failed else _addresses(support)
-        library().entmax_attention_take(pieces, address(starts), len(pieces), *places)
+        places = _places(starts, None if failed else support)
+        library().entmax_attention_take(pieces, places, len(pieces))
     check(failed)
     assert support is not None
     if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
@@ -127,10 +129,11 @@ def _empty(number: int) -> Tensor:
     return torch.empty((2, number), dtype=torch.int32)
 
 
-def _addresses(support: Tensor | None) -> tuple[int, int]:
-    """Where keys are, and their probabilities."""
-    start = address(support)
-    return start, 0 if support is None else start + support.nbytes // 2
+def _places(starts: Tensor | None, support: Tensor | None) -> bytes:
+    """Where the support is: its starts, keys and probabilities."""
+    keys = address(support)
+    probs = 0 if support is None else keys + support.nbytes // 2
+    return _SUPPORT.pack(address(starts), keys, probs)
 
 
 def _backward(
@@ -143,19 +146,15 @@ def _backward(
     grads = [_empty_like(tensor) for tensor in rows[:3]]
     for_epsilon = torch.zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
     if rows[0].numel() and rows[1].numel():
-        # Gradients of attention.h
-        gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
-        gradients += struct.pack("P", address(for_epsilon))
         # The support has what masks leave
         shape = _shape(sizes, inputs.settings, epsilon, None, None)
         starts, support = (tensor.contiguous() for tensor in saved)
         for_scores = torch.empty(support.size(1))
         weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
-        failed = library().entmax_attention_backward(
-            *(shape, gradients, address(starts), *_addresses(support)),
-            *(address(for_scores), address(weights), _blocks_and_threads(sizes)[1]),
-        )
-        check(failed)
+        gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
+        gradients += _OTHER_GRADIENTS.pack(*map(address, (for_epsilon, for_scores, weights)))
+        places, threads = _places(starts, support), _blocks_and_threads(sizes)[1]
+        check(library().entmax_attention_backward(shape, gradients, places, threads))
     else:
         grads = [tensor.zero_() for tensor in grads]
     if for_epsilon is None or not isinstance(inputs.epsilon, Tensor):

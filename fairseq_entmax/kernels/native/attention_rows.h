@@ -8,14 +8,14 @@
 
 /* The weights of a block of queries whose support has the probabilities `probs`, after dropout; `grads`, if not
  * null, are multiplied by what the probabilities are. Uses the places of `rows`. */
-static void drop_rows(const Rows *rows, const Shape *shape, long sentence, long head, long first, int count,
-                      const int32_t *numbers, const int32_t *keys, const float *probs, float *weights, float *grads)
+static void drop_rows(const Rows *rows, const Shape *shape, Head head, long first, const int32_t *keys,
+                      const float *probs, float *weights, float *grads)
 {
     long number = 0;
-    for (int k = 0; k < count; k++)
-        for (long end = number + numbers[k]; number < end; number++)
+    for (int k = 0; k < LANES; k++)
+        for (long end = number + rows->numbers[k]; number < end; number++)
             rows->places[number] = keys[number] + (int32_t)(k * shape->keys);
-    int64_t first_number = (((int64_t)sentence * shape->heads + head) * shape->queries + first) * shape->keys;
+    int64_t first_number = ((int64_t)head.place * shape->queries + first) * shape->keys;
     drop(&shape->dropout, first_number, rows->places, number, probs, weights, grads);
 }
 
@@ -24,16 +24,15 @@ static void drop_rows(const Rows *rows, const Shape *shape, long sentence, long 
     for (; c + VECTORS * LANES <= size; c += VECTORS * LANES) {                                            \
         vec sum[VECTORS] = {{0}};                                                                          \
         for (long i = 0; i < number; i++) {                                                                \
-            const float *row = y + (offsets ? offsets[keys[i]] : keys[i] * stride) + c;                    \
+            const float *row = y.data + (offsets ? offsets[keys[i]] : keys[i] * y.row) + c;                \
             for (int t = 0; t < VECTORS; t++) sum[t] += weights[i] * vec_at(row + t * LANES);              \
         }                                                                                                  \
         for (int t = 0; t < VECTORS; t++) *(given_vec *)(out + c + t * LANES) = sum[t];                    \
     }
 
-/* out = the sum of weights[i] times the row of `size` numbers of keys[i]: at its offset in y, or at so many strides */
+/* out = the sum of weights[i] times row keys[i] of y, of `size` numbers, or where its offset says */
 static inline __attribute__((always_inline)) void mix_row(const float *weights, const int32_t *keys, long number,
-                                                          const float *y, long stride, const long *offsets, long size,
-                                                          float *restrict out)
+                                                          Matrix y, const long *offsets, long size, float *restrict out)
 {
     long c = 0;
     MIX(4)
@@ -41,56 +40,51 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
     MIX(1)
     for (; c < size; c++) {
         float sum = 0;
-        for (long i = 0; i < number; i++) sum += weights[i] * y[(offsets ? offsets[keys[i]] : keys[i] * stride) + c];
+        for (long i = 0; i < number; i++) sum += weights[i] * y.data[(offsets ? offsets[keys[i]] : keys[i] * y.row) + c];
         out[c] = sum;
     }
 }
 
 /* The outputs of a block of queries whose probabilities are in the lanes. Returns 1 where they are to be found by the
  * lists: a sum over all keys has 0 times what a list leaves out, which may be no number. */
-static int mix_lanes(Rows *rows, int count, const float *values, long stride, long size, float *out, long out_stride)
+static int mix_lanes(Rows *rows, int count, Matrix values, long size, Matrix out)
 {
     vec *lanes = (vec *)rows->queries, broken = {0};
-    mix_listed(rows->block.array[POWERS], values, stride, rows->visible, rows->block.length, size, lanes);
+    mix_listed(rows->block.array[POWERS], values, rows->visible, rows->block.length, size, lanes);
     for (long c = 0; c < size; c++) broken += lanes[c] * 0.0f;
     if (any((broken != 0.0f) & has_keys(&rows->block))) return 1;
-    lanes_to_given(lanes, count, size, out, out_stride);
+    lanes_to_given(lanes, count, size, out.data, out.row);
     return 0;
 }
 
 /* The outputs of a block of queries. Returns how many keys their support has, which are in `rows` with their
  * probabilities. */
-static long attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
-                        Matrices *value, Matrices *output, int32_t *numbers, Rows *rows)
+static long attend_rows(const Shape *shape, Head head, long first, const Attention *of, Rows *rows)
 {
-    int count = smaller(shape->queries - first, LANES);
-    vec epsilon = epsilon_of(shape, head);
-    const float *values = matrix(value, sentence, head);
-    float *out = matrix(output, sentence, head);
-    if (rows->packed_one != sentence * shape->heads + head) {
-        list_visible(rows, shape, sentence);
-        if (!rows->is_short) pack_keys(rows, shape->size, matrix(key, sentence, head), key->row);
+    int count = smaller(shape->queries - first, LANES), drops = shape->dropout.factor != 0;
+    Matrix queries = matrix(&of->query, head, first), keys = matrix(&of->key, head, 0),
+           values = matrix(&of->value, head, 0), out = matrix(&of->output, head, first);
+    if (rows->packed_one != head.place) {
+        list_visible(rows, shape, head.sentence);
         if (rows->is_short) {
-            prefetch_next(shape, query, sentence, head, shape->queries);
-            prefetch_next(shape, key, sentence, head, shape->keys);
-            prefetch_next(shape, value, sentence, head, shape->keys);
+            prefetch_next(shape, &of->query, head, shape->queries);
+            prefetch_next(shape, &of->key, head, shape->keys);
+            prefetch_next(shape, &of->value, head, shape->keys);
+        } else {
+            pack_keys(rows, shape->size, keys);
         }
     }
-    rows->packed_one = sentence * shape->heads + head;
-    const float *queries = matrix(query, sentence, head) + first * query->row;
+    rows->packed_one = head.place;
     if (rows->is_short)
-        rows_into_lanes(queries, query->row, count, shape->size, shape->scale, (vec *)rows->queries);
+        rows_into_lanes(queries.data, queries.row, count, shape->size, shape->scale, (vec *)rows->queries);
     else
-        copy_rows(queries, query->row, count, shape->size, shape->scale, rows->queries, rows->width);
-    long found = find_support(rows, shape, matrix(key, sentence, head), key->row, first, count, epsilon, numbers);
-    const float *weights = shape->dropout.factor ? rows->rows : rows->probs;
-    if (shape->dropout.factor)
-        drop_rows(rows, shape, sentence, head, first, count, numbers, rows->keys, rows->probs, rows->rows, 0);
-    if (!rows->is_dense || shape->dropout.factor ||
-        mix_lanes(rows, count, values, value->row, shape->size, out + first * output->row, output->row))
-        for (long k = 0, start = 0; k < count; start += numbers[k], k++)
-            mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, 0, shape->size,
-                    out + (first + k) * output->row);
+        copy_rows(rows, queries, count, shape->size, shape->scale);
+    long found = find_support(rows, shape, keys, first, count, epsilon_of(shape, head));
+    const float *weights = drops ? rows->rows : rows->probs;
+    if (drops) drop_rows(rows, shape, head, first, rows->keys, rows->probs, rows->rows, 0);
+    if (!rows->is_dense || drops || mix_lanes(rows, count, values, shape->size, out))
+        for (long k = 0, start = 0; k < count; start += rows->numbers[k], k++)
+            mix_row(weights + start, rows->keys + start, rows->numbers[k], values, 0, shape->size, row_of(out, k));
     return found;
 }
 
@@ -104,16 +98,16 @@ static int64_t store_support(const Rows *rows, long found, int32_t *keys, float 
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* out[i] = rows[of[i]] y[keys[i]], rows of `size` numbers, and of `width` with zeros behind them in `rows` alone */
-static inline void dot_pairs(const float *rows, long width, const int32_t *of, const float *y, long stride,
-                             const int32_t *keys, long number, long size, float *restrict out)
+/* rows[i] = queries[of[i]] y[keys[i]], where `of` is in the place of the keys of `rows`; of `size` numbers, and of
+ * `width` with zeros behind them in the queries alone */
+static inline void dot_pairs(const Rows *rows, Matrix y, const int32_t *keys, long number, long size)
 {
     for (long first = 0; first < number; first += LANES) {
         vec sums[LANES];
         float rest[LANES] = {0};
         for (int t = 0; t < LANES; t++) {
             long pair = smaller(first + t, number - 1);
-            const float *row = rows + of[pair] * width, *other = y + keys[pair] * stride;
+            const float *row = rows->queries + rows->keys[pair] * rows->width, *other = row_of(y, keys[pair]);
             vec sum = {0};
             long c = 0;
             for (; c + LANES <= size; c += LANES) sum += *(const vec *)(row + c) * vec_at(other + c);
@@ -123,7 +117,7 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
         turn(sums);
         vec total = vec_at(rest);
         for (int t = 0; t < LANES; t++) total += sums[t];
-        *(given_vec *)(out + first) = total;
+        *(given_vec *)(rows->rows + first) = total;
     }
 }
 
@@ -141,35 +135,32 @@ static inline void lanes_to_lists(const Block *block, int array, float scale, fl
     }
 }
 
-/* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
- * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`; with dropout `weights` gets
- * what that leaves of the probabilities. */
-static double differentiate_rows(const Shape *shape, long sentence, long head, long first, const Gradients *g,
-                                 const int32_t *numbers, const int32_t *keys, const float *probs, float *for_scores,
-                                 float *weights, Rows *rows)
+/* The gradients of a block of queries: those of their scores, times the scale, and their own; and the gradient of
+ * epsilon, if it is wanted. With dropout the weights are what that leaves of the probabilities. */
+static double differentiate_rows(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
+                                 Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
-    vec epsilon = epsilon_of(shape, head);
     Block *block = &rows->block;
-    const float *values = matrix(&g->value, sentence, head), *all_keys = matrix(&g->key, sentence, head);
-    float *for_query = matrix(&g->for_query, sentence, head);
-    copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
-              rows->queries, rows->width);
-    long number = 0;
+    Matrix all_keys = matrix(&g->key, head, 0), for_query = matrix(&g->for_query, head, first);
+    const int64_t *starts = starts_of(support, shape, head) + first;
+    const int32_t *keys = support->keys + starts[0];
+    const float *probs = support->probs + starts[0];
+    float *for_scores = g->for_scores + starts[0];
+    copy_rows(rows, matrix(&g->grad, head, first), count, shape->size, 1.0f);
     for (int k = 0; k < LANES; k++) {
-        block->counts[k] = numbers[k];
-        for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
+        block->counts[k] = rows->numbers[k] = starts[k + 1] - starts[k];
+        for (int64_t i = starts[k]; i < starts[k + 1]; i++) rows->keys[i - starts[0]] = k;
     }
-    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->rows);
-    if (weights) drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, rows->rows);
+    dot_pairs(rows, matrix(&g->value, head, 0), keys, starts[LANES] - starts[0], shape->size);
+    if (g->weights) drop_rows(rows, shape, head, first, keys, probs, g->weights + starts[0], rows->rows);
     to_lanes(block, probs, 0, 0.0f, PROBS);
     to_lanes(block, rows->rows, 0, 0.0f, GRADS);
-    vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
+    vec for_epsilon = differentiate(block, epsilon_of(shape, head), g->for_alpha != 0);
     lanes_to_lists(block, SENSITIVITIES, shape->scale, for_scores);
     double sum = 0;
-    for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, 0, shape->size,
-                for_query + (first + k) * g->for_query.row);
+    for (long k = 0, start = 0; k < count; start += rows->numbers[k], k++) {
+        mix_row(for_scores + start, keys + start, rows->numbers[k], all_keys, 0, shape->size, row_of(for_query, k));
         sum += for_epsilon[k];
     }
     return sum;
@@ -192,13 +183,15 @@ static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, 
         for (int64_t i = find_key(keys, starts[one], starts[one + 1], low); i < starts[one + 1] && keys[i] < high; i++)
 
 /* The gradients of the keys and values from `low` to before `high` of a head: of each, the queries that see it, in
- * their order, side by side. starts: where the support of each query begins, and where that of the last ends. Returns
- * 1 where there is no memory. */
-static int gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
-                            const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores)
+ * their order, side by side. Returns 1 where there is no memory. */
+static int gather_gradients(const Shape *shape, Head head, long low, long high, const Gradients *g,
+                            const Support *support)
 {
-    const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
-    float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
+    Matrix queries = matrix(&g->query, head, 0), grads = matrix(&g->grad, head, 0),
+           for_key = matrix(&g->for_key, head, 0), for_value = matrix(&g->for_value, head, 0);
+    const int64_t *starts = starts_of(support, shape, head);
+    const int32_t *keys = support->keys;
+    const float *weights = g->weights ? g->weights : support->probs;
     /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
     int64_t *counts = calloc(high - low + 2, sizeof(int64_t)), *places = counts - low;
     if (!counts) return 1;
@@ -213,14 +206,12 @@ static int gather_gradients(const Shape *shape, long sentence, long head, long l
             int64_t to = places[keys[i] + 1]++;
             of[to] = one;
             own_weights[to] = weights[i];
-            own_scores[to] = for_scores[i];
+            own_scores[to] = g->for_scores[i];
         }
         for (long j = low; j < high; j++) {
             int64_t start = places[j], own = places[j + 1] - start;
-            mix_row(own_scores + start, of + start, own, queries, g->query.row, 0, shape->size,
-                    for_key + j * g->for_key.row);
-            mix_row(own_weights + start, of + start, own, grads, g->grad.row, 0, shape->size,
-                    for_value + j * g->for_value.row);
+            mix_row(own_scores + start, of + start, own, queries, 0, shape->size, row_of(for_key, j));
+            mix_row(own_weights + start, of + start, own, grads, 0, shape->size, row_of(for_value, j));
         }
     }
     free(counts);

@@ -52,11 +52,10 @@ static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
 }
 
 /* Asks for rows of the head behind a head, if there is one, which are far apart in memory */
-static inline void prefetch_next(const Shape *shape, const Matrices *m, long sentence, long head, long rows)
+static inline void prefetch_next(const Shape *shape, const Matrices *m, Head head, long rows)
 {
-    if (++head == shape->heads) head = 0, sentence++;
-    if (sentence == shape->sentences) return;
-    const float *row = matrix(m, sentence, head);
-    for (long i = 0; i < smaller(rows, FEW_TO_PACK); i++, row += m->row)
-        for (long c = 0; c < shape->size; c += 16) __builtin_prefetch(row + c);
+    if (head.place + 1 == shape->sentences * shape->heads) return;
+    Matrix next = matrix(m, head_at(shape, head.place + 1), 0);
+    for (long i = 0; i < smaller(rows, FEW_TO_PACK); i++)
+        for (long c = 0; c < shape->size; c += 16) __builtin_prefetch(row_of(next, i) + c);
 }

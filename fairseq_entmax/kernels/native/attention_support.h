@@ -15,6 +15,7 @@ typedef struct {
     int32_t *visible; /* (keys,): the keys that are packed */
     int32_t *keys;    /* (LANES * keys,): the support of the queries */
     float *probs;
+    int32_t numbers[LANES];  /* of keys in the support of each query */
     long row, width, number; /* number: of packed keys */
     long packed_one;         /* of which sentence and head; -1 at the start */
     int is_short;            /* the queries are in the lanes, and no keys are packed */
@@ -56,13 +57,13 @@ static void list_visible(Rows *rows, const Shape *shape, long sentence)
 }
 
 /* These, of a head, as a product reads them */
-static void pack_keys(Rows *rows, long size, const float *keys, long stride)
+static void pack_keys(Rows *rows, long size, Matrix keys)
 {
     long end = up_to_lanes(rows->number);
     for (long first = 0; first < end; first += LANES) {
         float *panel = rows->packed + first * size;
         const float *row[LANES];
-        for (int k = 0; k < LANES; k++) row[k] = keys + rows->visible[smaller(first + k, rows->number - 1)] * stride;
+        for (int k = 0; k < LANES; k++) row[k] = row_of(keys, rows->visible[smaller(first + k, rows->number - 1)]);
         long c = 0;
         for (; c + LANES <= size; c += LANES) {
             vec square[LANES];
@@ -75,12 +76,13 @@ static void pack_keys(Rows *rows, long size, const float *keys, long stride)
     }
 }
 
-/* Rows of `size` numbers, missing ones and what is behind them 0 */
-static void copy_rows(const float *from, long stride, int count, long size, float scale, float *to, long width)
+/* Rows of `size` numbers to the queries, missing ones and what is behind them 0 */
+static void copy_rows(const Rows *rows, Matrix from, int count, long size, float scale)
 {
-    memset(to, 0, LANES * width * sizeof(float));
+    float *to = rows->queries;
+    memset(to, 0, LANES * rows->width * sizeof(float));
     for (int k = 0; k < count; k++)
-        for (long c = 0; c < size; c++) to[k * width + c] = from[k * stride + c] * scale;
+        for (long c = 0; c < size; c++) to[k * rows->width + c] = row_of(from, k)[c] * scale;
 }
 
 /* Scores of the queries with the first `number` packed keys */
@@ -205,11 +207,10 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 
 /* Scores of short rows, in lanes, to the distances of the keys that can have a probability. Returns which rows have
  * NaN or infinity. */
-static ivec keep_short(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
-                       long number, vec epsilon)
+static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, int count, long number, vec epsilon)
 {
     vec *scores = rows->block.array[DISTANCES];
-    dot_listed((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, scores);
+    dot_listed((vec *)rows->queries, shape->size, keys, rows->visible, number, scores);
     if (shape->mask) {
         lanes_into_rows(scores, number, rows->rows, rows->row);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
@@ -236,16 +237,15 @@ static ivec keep_short(Rows *rows, const Shape *shape, const float *keys, long s
     return broken;
 }
 
-/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it
- * has, of all of them. */
-static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
-                         vec epsilon, int32_t *numbers)
+/* The support of the queries of a block, from `first` on. Returns how many keys it has, of all of them. */
+static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first, int count, vec epsilon)
 {
+    int32_t *numbers = memset(rows->numbers, 0, sizeof rows->numbers);
     ivec without = epsilon != epsilon, broken; /* solved for any epsilon, and then NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
     long number = count_seen(rows, shape, first, count), found = 0;
     if (rows->is_short) {
-        broken = keep_short(rows, shape, keys, stride, first, count, number, epsilon);
+        broken = keep_short(rows, shape, keys, first, count, number, epsilon);
     } else {
         multiply(rows, count, shape->size, number);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);

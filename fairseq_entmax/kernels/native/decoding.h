@@ -126,8 +126,8 @@ static inline void put_step(StepWork *work, const Step *step, StepRow of, const 
         for (long i = 0; i < step->keys && probs; i++) probs[i] = NAN;
         return;
     }
-    mix_row(weights, positions, number, step->value + of.head * step->head, 0, offsets_of(work, step, of.hypothesis),
-            step->size, out);
+    Matrix values = {step->value + of.head * step->head, 0};
+    mix_row(weights, positions, number, values, offsets_of(work, step, of.hypothesis), step->size, out);
     if (!probs) return;
     memset(probs, 0, step->keys * sizeof(float));
     for (long i = 0; i < number; i++) probs[positions[i]] = weights[i];

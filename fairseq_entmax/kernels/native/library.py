@@ -39,6 +39,7 @@ FOLDER = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
     *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
+    "-falign-loops=64",  # else the speed of a short loop depends on the code before it
     *("-fwrapv", "-shared", "-fPIC"),  # exponents of what is masked away may overflow
 )
 # What is tried in turn: not every compiler has OpenMP, or can compile for its own processor
@@ -171,20 +172,17 @@ def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
 def with_types(path: Path) -> ctypes.CDLL:
     """Load a library, and say the types of its functions."""
     loaded = ctypes.CDLL(str(path))
-    pointer, real = ctypes.c_void_p, ctypes.c_double
-    sizes = [ctypes.c_long] * 2 + [ctypes.c_int]
-    values = [pointer, *[ctypes.c_long] * 2]
-    rows = [pointer, ctypes.c_int, *values, *values]
-    losses = [pointer] * 2 + [real] * 2 + [pointer] * 4 + sizes
+    pointer, threads = ctypes.c_void_p, ctypes.c_int
+    sizes = [ctypes.c_long] * 2
     types = {
-        "rows_forward": [*rows, pointer, *sizes],
-        "rows_backward": [*rows, *[pointer] * 5, *sizes],
-        "loss_forward": losses,
-        "loss_backward": losses,
-        "attention_forward": [pointer] * 9 + [ctypes.c_int],
-        "attention_take": [pointer, pointer, ctypes.c_long, pointer, pointer],
-        "attention_backward": [pointer] * 7 + [ctypes.c_int],
-        "attention_step": [pointer, ctypes.c_int],
+        "rows_forward": [pointer] * 3 + [*sizes, threads],
+        "rows_backward": [pointer] * 2 + [*sizes, threads],
+        "loss_forward": [pointer] * 3 + [threads],
+        "loss_backward": [pointer] * 3 + [threads],
+        "attention_forward": [pointer] * 4 + [threads],
+        "attention_take": [pointer, pointer, ctypes.c_long],
+        "attention_backward": [pointer] * 3 + [threads],
+        "attention_step": [pointer, threads],
         "lanes": [],
     }
     for name, arguments in types.items():

@@ -25,14 +25,24 @@ typedef struct {
     float top, tau, rest, other;
 } LossRow;
 
+/* Rows of scores with a target each, and what the forward pass leaves of them for the backward pass */
+typedef struct {
+    const float *scores;   /* (rows, n) */
+    const int64_t *target; /* (rows,), as the next two */
+    float *target_prob;
+    LossRow *of_rows;
+    double epsilon, smoothing;
+    long rows, n;
+} Targets;
+
 typedef struct {
     double total, slope, lack; /* sums of p, of p / u, and of p (1 - u) */
 } RowSums;
 
-static inline Loss make_loss(double epsilon, double smoothing)
+static inline Loss loss_of(const Targets *targets)
 {
-    epsilon = epsilon < LEAST_EPSILON ? LEAST_EPSILON : epsilon;
-    return (Loss){epsilon, smoothing, epsilon == 0.5, epsilon == 1};
+    double epsilon = targets->epsilon < LEAST_EPSILON ? LEAST_EPSILON : targets->epsilon;
+    return (Loss){epsilon, targets->smoothing, epsilon == 0.5, epsilon == 1};
 }
 
 static inline double across(vec sums)
@@ -167,9 +177,9 @@ static inline long seen_keys(const float *restrict row, long n, float top, doubl
     return seen;
 }
 
-/* One row of n scores: its loss, the number of keys with a probability, and that of the target */
-static void loss_row(const float *scores, long n, long target, const Loss *loss, Block *block, float *value,
-                     int64_t *support, float *target_prob, LossRow *row)
+/* The loss of one row of n scores, and the number of keys with a probability, and that of the target */
+static float loss_row(const float *scores, long n, long target, const Loss *loss, Block *block, int64_t *support,
+                      float *target_prob, LossRow *row)
 {
     vec *restrict tops = block->array[DISTANCES];
     int has_nan = tops_of_parts(scores, n, tops);
@@ -178,14 +188,13 @@ static void loss_row(const float *scores, long n, long target, const Loss *loss,
         for (int k = 0; k < LANES; k++) top = tops[part][k] > top ? tops[part][k] : top;
     *support = 0;
     *target_prob = 0;
-    *value = INFINITY; /* what a row costs whose target is masked */
     *row = (LossRow){0, 1, 0, 0};
     if (has_nan || top == INFINITY) {
-        *value = *target_prob = NAN;
+        *target_prob = NAN;
         *row = (LossRow){NAN, NAN, NAN, NAN};
-        return;
+        return NAN;
     }
-    if (top == -INFINITY) return;
+    if (top == -INFINITY) return INFINITY;
 
     for (int part = 0; part < PARTS; part++) tops[part] -= top;
     block->length = PARTS;
@@ -208,9 +217,9 @@ static void loss_row(const float *scores, long n, long target, const Loss *loss,
             expected = (1 - loss->smoothing) * distance + loss->smoothing * ((sum - distance) / others);
         }
     }
-    if (distance == -INFINITY) return;
-    *value = conjugate_of(loss, &sums, at) - expected;
-    if (loss->smoothing == 0 && *value < 0) *value = 0;
+    if (distance == -INFINITY) return INFINITY; /* what a row costs whose target is masked */
+    float value = conjugate_of(loss, &sums, at) - expected;
+    return loss->smoothing == 0 && value < 0 ? 0 : value;
 }
 
 /* The gradient of one row: grad (p - q) */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,8 @@ from fairseq_entmax.kernels.native.rows import supports
 
 __all__ = ["gradients", "losses", "supports"]
 
-# Numbers that the backward pass needs of each row: LossRow of losses.h
+# Targets of losses.h, and the numbers of its LossRow
+_TARGETS = struct.Struct("4P2d2l")
 NUMBERS_OF_ROW = 4
 
 
@@ -22,15 +25,9 @@ def losses(
     scores, target = scores.contiguous(), target.contiguous()
     loss, target_prob = (scores.new_empty(target.shape) for _ in range(2))
     support = torch.empty_like(target)
-    of_rows = scores.new_empty((*target.shape, NUMBERS_OF_ROW))
-    if target.numel():
-        failed = library().entmax_loss_forward(
-            *(address(scores), address(target), epsilon, smoothing),
-            *(address(loss), address(support), address(target_prob), address(of_rows)),
-            *_sizes(scores),
-        )
-        check(failed)
-    return LossParts(loss, support, target_prob), (target_prob, of_rows)
+    saved = target_prob, scores.new_empty((*target.shape, NUMBERS_OF_ROW))
+    _run("forward", (epsilon, smoothing), scores, target, *saved, loss, support)
+    return LossParts(loss, support, target_prob), saved
 
 
 def gradients(
@@ -43,20 +40,18 @@ def gradients(
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Losses.gradients`."""
     scores, target = scores.contiguous(), target.contiguous()
-    grad = grad.resolve_neg().contiguous()
-    target_prob, of_rows = saved
     grad_scores = torch.empty_like(scores)
-    if target.numel():
-        library().entmax_loss_backward(
-            *(address(scores), address(target), epsilon, smoothing),
-            *(address(target_prob), address(of_rows), address(grad), address(grad_scores)),
-            *_sizes(scores),
-        )
+    grad = grad.resolve_neg().contiguous()
+    _run("backward", (epsilon, smoothing), scores, target, *saved, grad, grad_scores)
     return grad_scores
 
 
-def _sizes(scores: Tensor) -> tuple[int, int, int]:
-    """Rows, keys and threads."""
-    keys = scores.size(-1)
-    rows = scores.numel() // keys
-    return rows, keys, threads_for(scores.numel(), rows)
+def _run(direction: str, parameters: tuple[float, float], *tensors: Tensor) -> None:
+    """Call the function of the library for a direction: what Targets has is first."""
+    scores, target = tensors[:2]
+    rows, keys = target.numel(), scores.size(-1)
+    if rows:
+        places = [address(tensor) for tensor in tensors]
+        targets = _TARGETS.pack(*places[:4], *parameters, rows, keys)
+        run = getattr(library(), f"entmax_loss_{direction}")
+        check(run(targets, *places[4:], threads_for(scores.numel(), rows)))

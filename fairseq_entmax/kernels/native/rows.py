@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,8 @@ from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
 
 # As in structured.h
 NUMBERS = {PLAIN: 0, TV: 1, OSCAR: 2, PNORM: 3}
+# OfRows of rows_f32.h
+_OF_ROWS = struct.Struct("P2lP2li")
 
 
 def supports(scores: Tensor) -> bool:
@@ -30,7 +34,7 @@ def probabilities(
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores)
-    _run("forward", scores, structure, (epsilon, strength), probs)
+    _run("forward", scores, structure, (epsilon, strength), address(scores), address(probs))
     return probs
 
 
@@ -52,8 +56,9 @@ def gradients(
     for_epsilon, for_strength = (
         probs.new_zeros((*probs.shape[:-1], 1)) if is_wanted else None for is_wanted in wanted[1:]
     )
-    others = (masked, grad, for_scores, for_epsilon, for_strength)
-    _run("backward", probs, structure, (epsilon, strength), *others)
+    # RowGradients of rows_f32.h
+    rows = (probs, masked, grad, for_scores, for_epsilon, for_strength)
+    _run("backward", probs, structure, (epsilon, strength), struct.pack("6P", *map(address, rows)))
     return for_scores, for_epsilon, for_strength
 
 
@@ -62,9 +67,9 @@ def _run(
     scores: Tensor,
     structure: str,
     parameters: tuple[float | Tensor, float | Tensor],
-    *others: Tensor | None,
+    *places: int | bytes,
 ) -> None:
-    """Call the function of the library for a direction, which takes ``others`` too."""
+    """Call the function of the library for a direction, which is told where numbers are first."""
     keys = scores.size(-1)
     number = scores.numel() // keys if keys else 0
     if not number:
@@ -72,10 +77,10 @@ def _run(
     # Alive until the call is over
     epsilon, *of_epsilon = values_of_rows(parameters[0], scores)
     strength, *of_strength = values_of_rows(parameters[1], scores) if structure else (None, 0, 0)
+    numbers = *of_epsilon, address(strength), *of_strength, NUMBERS[structure]
+    of_rows = _OF_ROWS.pack(address(epsilon), *numbers)
     failed = getattr(library(), f"entmax_rows_{direction}")(
-        *(address(scores), NUMBERS[structure]),
-        *(address(epsilon), *of_epsilon, address(strength), *of_strength),
-        *(address(tensor) for tensor in others),
-        *(number, keys, threads_for(scores.numel(), -(-number // lanes()))),
+        *(*places, of_rows, number, keys),
+        threads_for(scores.numel(), -(-number // lanes())),
     )
     check(failed)

@@ -11,6 +11,14 @@ typedef struct {
     int kind;
 } OfRows;
 
+/* What is not wanted is null */
+typedef struct {
+    const float *probs;                             /* (rows, n), as masked, grad and for_scores */
+    const uint8_t *masked;                          /* not 0 is left out; or null */
+    const float *grad;                              /* of the probabilities */
+    float *for_scores, *for_epsilon, *for_strength; /* the last two: (rows,) */
+} RowGradients;
+
 /* Numbers of the rows from `first` on */
 static inline vec load_numbers(const float *numbers, long first, long inner, long count)
 {
@@ -69,30 +77,29 @@ static inline void load_seen(const uint8_t *masked, int count, long n, ivec *see
         for (long i = 0; i < n; i++) cells[i][k] = masked && masked[k * n + i] ? 0 : -1;
 }
 
-/* The gradients of `count` rows. masked may be null where no key is; so may what is not wanted, and seen, where TV's
- * strength gets no gradient. */
-static void backward_block(const float *probs, const Structure *structure, const uint8_t *masked, const float *grads,
-                           float *grad_scores, float *grad_epsilon, float *grad_strength, int count, long n,
-                           ivec *seen, Block *block)
+/* The gradients of `count` rows of n from `row` on. seen may be null where TV's strength gets no gradient. */
+static void backward_block(const RowGradients *g, const Structure *structure, long row, int count, long n, ivec *seen,
+                           Block *block)
 {
+    const float *probs = g->probs + row * n, *grads = g->grad + row * n;
     int is_whole = structure->kind == TV;
     vec broken = {0};
     if (is_whole) {
         block->length = n;
         rows_into_lanes(probs, n, count, n, 1.0f, block->array[PROBS]);
         rows_into_lanes(grads, n, count, n, 1.0f, block->array[GRADS]);
-        if (seen) load_seen(masked, count, n, seen);
+        if (seen) load_seen(g->masked ? g->masked + row * n : 0, count, n, seen);
     } else {
         broken = sift_support(probs, grads, count, n, block);
     }
-    OfParameters of = differentiate_structure(block, structure, seen, grad_epsilon != 0);
-    if (grad_scores) {
-        if (is_whole) lanes_to_given(block->array[SENSITIVITIES], count, n, grad_scores, n);
-        else put_where_kept(block, SENSITIVITIES, LOGS, grad_scores, count, n);
-        fill_rows(broken != broken, grad_scores, count, n);
+    OfParameters of = differentiate_structure(block, structure, seen, g->for_epsilon != 0);
+    if (g->for_scores) {
+        if (is_whole) lanes_to_given(block->array[SENSITIVITIES], count, n, g->for_scores + row * n, n);
+        else put_where_kept(block, SENSITIVITIES, LOGS, g->for_scores + row * n, count, n);
+        fill_rows(broken != broken, g->for_scores + row * n, count, n);
     }
     of.for_epsilon += broken + ZERO_UNLESS(structure->without, all(NAN));
     of.for_strength += broken;
-    for (int k = 0; grad_epsilon && k < count; k++) grad_epsilon[k] = of.for_epsilon[k];
-    for (int k = 0; grad_strength && k < count; k++) grad_strength[k] = of.for_strength[k];
+    for (int k = 0; g->for_epsilon && k < count; k++) g->for_epsilon[row + k] = of.for_epsilon[k];
+    for (int k = 0; g->for_strength && k < count; k++) g->for_strength[row + k] = of.for_strength[k];
 }

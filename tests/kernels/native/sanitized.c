@@ -64,6 +64,7 @@ static int are_probabilities(const float *probs, long n)
 
 static const float EPSILONS[] = {0.0f, 0.5f, 1.0f, 0.33f};
 #define EPSILON_COUNT 4
+static const OfRows ALL = {EPSILONS, 1, EPSILON_COUNT}, HALF = {EPSILONS + 1, 1, 1};
 
 /* --- the mapping on rows ------------------------------------------------------------------------ */
 
@@ -82,14 +83,14 @@ static void rows_in_float32(long rows, long n, int threads)
     float *scores = row_scores(rows, n, n > 3), *grad = numbers(rows * n, 1), *probs = room(rows * n * sizeof(float)),
           *for_scores = room(rows * n * sizeof(float)), *for_alpha = room(rows * sizeof(float)),
           *other = room(rows * n * sizeof(float));
-    check(!entmax_rows_forward(scores, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, probs, rows, n, threads), "memory");
-    check(!entmax_rows_forward(scores, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, other, rows, n, 1), "memory");
+    check(!entmax_rows_forward(scores, probs, &ALL, rows, n, threads), "memory");
+    check(!entmax_rows_forward(scores, other, &ALL, rows, n, 1), "memory");
     check(are_equal(probs, other, rows * n * sizeof(float)), "rows on one thread and on several");
     for (long row = 0; row < rows; row++) check(are_probabilities(probs + row * n, n), "rows");
-    for (int wanted = 1; wanted < 4; wanted++)
-        check(!entmax_rows_backward(probs, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, 0, grad, wanted & 1 ? for_scores : 0,
-                                    wanted & 2 ? for_alpha : 0, 0, rows, n, threads),
-              "memory");
+    for (int wanted = 1; wanted < 4; wanted++) {
+        RowGradients of = {probs, 0, grad, wanted & 1 ? for_scores : 0, wanted & 2 ? for_alpha : 0, 0};
+        check(!entmax_rows_backward(&of, &ALL, rows, n, threads), "memory");
+    }
     for (long row = 0; row < rows; row++) {
         double sum = 0;
         for (long i = 0; i < n; i++) sum += for_scores[row * n + i];
@@ -106,23 +107,24 @@ static void broken_rows(long n, int threads)
     float *scores = numbers(rows * n, 1), *grad = numbers(rows * n, 1), *probs = room(bytes), *for_scores = room(bytes);
     for (int row = 0; row < 5; row++)
         for (long i = 0; i < n; i++) scores[row * n + i] = wrong[row];
-    check(!entmax_rows_forward(scores, 0, EPSILONS + 1, 1, 1, 0, 0, 0, probs, rows, n, threads), "memory");
+    check(!entmax_rows_forward(scores, probs, &HALF, rows, n, threads), "memory");
     for (long i = 0; i < n; i++) {
         check(probs[i] != probs[i] && probs[n + i] != probs[n + i], "NaN and infinity give NaN");
         check(probs[2 * n + i] == 0, "rows without any key are 0");
     }
     for (int row = 3; row < rows; row++) check(are_probabilities(probs + row * n, n), "rows beside NaN");
-    check(!entmax_rows_backward(probs, 0, EPSILONS + 1, 1, 1, 0, 0, 0, 0, grad, for_scores, 0, 0, rows, n, threads), "");
+    check(!entmax_rows_backward(&(RowGradients){probs, 0, grad, for_scores, 0, 0}, &HALF, rows, n, threads), "memory");
     for (int kind = TV; kind <= PNORM; kind++) {
-        check(!entmax_rows_forward(scores, kind, EPSILONS + 1, 1, 1, EPSILONS + 1, 1, 1, probs, rows, n, threads), "");
+        check(!entmax_rows_forward(scores, probs, &(OfRows){EPSILONS + 1, 1, 1, EPSILONS + 1, 1, 1, kind}, rows, n, threads), "");
         check(are_probabilities(probs + 5 * n, n), "structured rows beside NaN");
     }
     int64_t target[6] = {0}, support[6];
     LossRow kept[6];
     float loss[6], prob[6];
-    check(!entmax_loss_forward(scores, target, 0.5, 0.1, loss, support, prob, kept, rows, n, threads), "memory");
+    Targets targets = {scores, target, prob, kept, 0.5, 0.1, rows, n};
+    check(!entmax_loss_forward(&targets, loss, support, threads), "memory");
     check(loss[0] != loss[0] && loss[2] == INFINITY && loss[5] == loss[5], "losses beside NaN");
-    check(!entmax_loss_backward(scores, target, 0.5, 0.1, prob, kept, grad, for_scores, rows, n, threads), "memory");
+    check(!entmax_loss_backward(&targets, grad, for_scores, threads), "memory");
     free(scores), free(grad), free(probs), free(for_scores);
 }
 
@@ -134,12 +136,13 @@ static void structured_rows(int kind, long rows, long n, int threads)
           *for_strength = room(rows * sizeof(float));
     uint8_t *masked = room(rows * n);
     for (long i = 0; i < rows * n; i++) masked[i] = scores[i] == -INFINITY;
-    check(!entmax_rows_forward(scores, kind, EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, probs, rows, n, threads), "");
+    OfRows of = {EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, kind};
+    check(!entmax_rows_forward(scores, probs, &of, rows, n, threads), "memory");
     for (long row = 0; row < rows; row++) check(are_probabilities(probs + row * n, n), "structured rows");
-    for (int all = 0; all < 2; all++)
-        check(!entmax_rows_backward(probs, kind, EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, all ? masked : 0, grad,
-                                    for_scores, all ? for_epsilon : 0, all ? for_strength : 0, rows, n, threads),
-              "memory");
+    for (int all = 0; all < 2; all++) {
+        RowGradients g = {probs, all ? masked : 0, grad, for_scores, all ? for_epsilon : 0, all ? for_strength : 0};
+        check(!entmax_rows_backward(&g, &of, rows, n, threads), "memory");
+    }
     free(scores), free(grad), free(probs), free(for_scores), free(for_epsilon), free(for_strength), free(masked);
 }
 
@@ -150,9 +153,9 @@ static void losses(long rows, long n, double epsilon, double smoothing, int thre
     int64_t *target = room(rows * sizeof(int64_t)), *support = room(rows * sizeof(int64_t));
     LossRow *kept = room(rows * sizeof(LossRow));
     for (long row = 0; row < rows; row++) target[row] = (int64_t)(uniform() * n);
-    check(!entmax_loss_forward(scores, target, epsilon, smoothing, loss, support, prob, kept, rows, n, threads), "");
-    check(!entmax_loss_backward(scores, target, epsilon, smoothing, prob, kept, grad, for_scores, rows, n, threads),
-          "memory");
+    Targets targets = {scores, target, prob, kept, epsilon, smoothing, rows, n};
+    check(!entmax_loss_forward(&targets, loss, support, threads), "memory");
+    check(!entmax_loss_backward(&targets, grad, for_scores, threads), "memory");
     for (long row = 0; row < rows; row++) check(loss[row] > -1e-4 && support[row] <= n, "losses");
     free(scores), free(loss), free(prob), free(grad), free(for_scores), free(target), free(support), free(kept);
 }
@@ -200,7 +203,7 @@ static void plant(const char *what)
     int threads = 2, *shared = calloc(1, sizeof(int));
     if (!strcmp(what, "overrun")) {
         float *scores = numbers(5, 1), *probs = room(4 * sizeof(float));
-        entmax_rows_forward(scores, 0, EPSILONS + 1, 1, 1, 0, 0, 0, probs, 1, 5, 1);
+        entmax_rows_forward(scores, probs, &HALF, 1, 5, 1);
     } else if (!strcmp(what, "own-overrun")) {
         Block block = make_block(3, FORWARD_ARRAYS);
         float *scores = numbers(5000, 1e-3f), *probs = room(5000 * sizeof(float));

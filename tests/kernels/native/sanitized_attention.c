@@ -56,15 +56,14 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
     void **pieces = has_room ? 0 : calloc(blocks + 1, sizeof(void *));
     int32_t *keys = has_room ? room(most * sizeof(int32_t)) : 0;
     float *probs = has_room ? room(most * sizeof(float)) : 0;
-    Matrices output = positions_first(of->queries, of->size, 0);
-    check(!entmax_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &output, starts, pieces, keys, probs, threads),
-          "memory");
+    Attention out = {inputs[0], inputs[1], inputs[2], positions_first(of->queries, of->size, 0)}, again = out;
+    check(!entmax_attention_forward(&shape, &out, &(Support){starts, keys, probs}, pieces, threads), "memory");
     long total = starts[blocks * LANES];
     check(total >= 0 && total <= most, "the length of the support");
     if (!has_room) {
         keys = room(total * sizeof(int32_t));
         probs = room(total * sizeof(float));
-        entmax_attention_take(pieces, starts, blocks, keys, probs);
+        entmax_attention_take(pieces, &(Support){starts, keys, probs}, blocks);
         free(pieces);
     }
     /* As long as the support, not longer */
@@ -77,21 +76,19 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
 
     Gradients gradients = {inputs[0], inputs[1], inputs[2], inputs[3], positions_first(of->queries, of->size, 0),
                            positions_first(of->keys, of->size, 0), positions_first(of->keys, of->size, 0),
-                           results->alphas};
+                           results->alphas, for_scores, weights};
     Shape without_masks = shape_of(of, 0, 0);
-    check(!entmax_attention_backward(&without_masks, &gradients, starts, own_keys, own_probs, for_scores, weights,
-                                     threads),
-          "memory");
+    check(!entmax_attention_backward(&without_masks, &gradients, &(Support){starts, own_keys, own_probs}, threads), "");
     /* And where no backward pass follows */
-    Matrices again = positions_first(of->queries, of->size, 0);
-    check(!entmax_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &again, 0, 0, 0, 0, threads), "memory");
-    check(are_equal(output.data, again.data, SENTENCES * HEADS * of->queries * of->size * sizeof(float)),
+    again.output = positions_first(of->queries, of->size, 0);
+    check(!entmax_attention_forward(&shape, &again, &(Support){0}, 0, threads), "memory");
+    check(are_equal(out.output.data, again.output.data, SENTENCES * HEADS * of->queries * of->size * sizeof(float)),
           "attention with and without what it keeps");
-    results->output = output.data;
+    results->output = out.output.data;
     results->for_query = gradients.for_query.data;
     results->for_key = gradients.for_key.data;
     results->for_value = gradients.for_value.data;
-    free(again.data), free(starts), free(keys), free(probs), free(own_keys), free(own_probs), free(for_scores);
+    free(again.output.data), free(starts), free(keys), free(probs), free(own_keys), free(own_probs), free(for_scores);
     free(weights);
 }
 
