@@ -68,38 +68,62 @@ static inline vec epsilon_of(const Shape *shape, Head head)
     return all(shape->epsilon[head.number] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head.number]);
 }
 
-#define TILE 8
+/* Rows of a matrix in the order of a list */
+typedef struct {
+    Matrix all;
+    const int32_t *list;
+    long number;
+} Listed;
 
-/* out[i] = sum over c of lanes[c] y[listed[i]][c]: a product of the rows in the lanes with listed ones */
-static inline void dot_listed(const vec *restrict lanes, long size, Matrix y, const int32_t *listed, long length,
-                              vec *restrict out)
+/* Blocks of queries that share what is read of a key, and as many sums for each of one or two as there are registers */
+#define PAIR 2
+#define MOST_TILE 8
+#define TILE(blocks) ((blocks) == PAIR && LANES < 16 ? 6 : MOST_TILE)
+#define EACH_SUM(tile)              \
+    for (int t = 0; t < (tile); t++) \
+        for (int b = 0; b < blocks; b++)
+
+static inline __attribute__((always_inline)) void dot_tiles(const int blocks, const vec *restrict lanes, long size,
+                                                            Listed rows, vec *restrict out, long apart)
 {
-    for (long i = 0; i < length; i += TILE) {
-        vec sum[TILE] = {{0}};
-        const float *row[TILE];
-        for (int t = 0; t < TILE; t++) row[t] = row_of(y, listed[smaller(i + t, length - 1)]);
-        for (long c = 0; c < size; c++)
-            for (int t = 0; t < TILE; t++) sum[t] += lanes[c] * row[t][c];
-        for (int t = 0; t < TILE; t++) out[i + t] = sum[t];
+    const int tile = TILE(blocks);
+    for (long i = 0; i < rows.number; i += tile) {
+        vec sum[MOST_TILE][PAIR] = {{{0}}};
+        const float *row[MOST_TILE];
+        for (int t = 0; t < tile; t++) row[t] = row_of(rows.all, rows.list[smaller(i + t, rows.number - 1)]);
+        for (long c = 0; c < size; c++) EACH_SUM(tile) sum[t][b] += lanes[b * up_to_lanes(size) + c] * row[t][c];
+        EACH_SUM(tile) out[b * apart + i + t] = sum[t][b];
     }
 }
 
-/* out[c] = sum over i of weights[i] y[listed[i]][c]: a mixture of listed rows for each lane */
-static inline void mix_listed(const vec *restrict weights, Matrix y, const int32_t *listed, long length, long size,
-                              vec *restrict out)
+/* out[i] = sum over c of lanes[c] times number c of row i: a product of the rows in the lanes with listed ones. Of two
+ * blocks, or of one, whose outputs are `apart`; writes less than MOST_TILE behind them. */
+static inline void dot_listed(int blocks, const vec *lanes, long size, Listed rows, vec *out, long apart)
 {
-    long c = 0;
-    for (; c + TILE <= size; c += TILE) {
-        vec sum[TILE] = {{0}};
-        for (long i = 0; i < length; i++) {
-            const float *row = row_of(y, listed[i]) + c;
-            for (int t = 0; t < TILE; t++) sum[t] += weights[i] * row[t];
+    if (blocks < PAIR) dot_tiles(1, lanes, size, rows, out, apart);
+    else dot_tiles(PAIR, lanes, size, rows, out, apart);
+}
+
+static inline __attribute__((always_inline)) void mix_tiles(const int blocks, const int tile, const vec *restrict weights,
+                                                            long apart, Listed rows, long size, vec *restrict out)
+{
+    for (long first = 0; first < size; first += tile) {
+        long c = smaller(first, size - tile); /* the last overlaps the one before */
+        vec sum[MOST_TILE][PAIR] = {{{0}}};
+        for (long i = 0; i < rows.number; i++) {
+            const float *row = row_of(rows.all, rows.list[i]) + c;
+            EACH_SUM(tile) sum[t][b] += weights[b * apart + i] * row[t];
         }
-        for (int t = 0; t < TILE; t++) out[c + t] = sum[t];
+        EACH_SUM(tile) out[b * up_to_lanes(size) + c + t] = sum[t][b];
     }
-    for (; c < size; c++) {
-        vec sum = {0};
-        for (long i = 0; i < length; i++) sum += weights[i] * row_of(y, listed[i])[c];
-        out[c] = sum;
-    }
+}
+
+/* out[c] = sum over i of weights[i] times number c of row i: a mixture of listed rows for each lane of two blocks, or of
+ * one, whose weights are `apart` */
+static inline void mix_listed(int blocks, const vec *weights, long apart, Listed rows, long size, vec *out)
+{
+    blocks = smaller(blocks, PAIR);
+    if (size < MOST_TILE) mix_tiles(blocks, 1, weights, apart, rows, size, out);
+    else if (blocks < PAIR) mix_tiles(1, TILE(1), weights, apart, rows, size, out);
+    else mix_tiles(PAIR, TILE(PAIR), weights, apart, rows, size, out);
 }

@@ -4,8 +4,6 @@
 
 /* The share of queries and keys with a probability from which on a head is dense: one in so many */
 #define DENSE 4
-/* More queries are better shared among threads, and more keys leave the caches */
-#define MOST_DENSE 1024
 
 /* Whether a head goes this way. starts: where the support of each of its queries begins. */
 static int is_dense(const Shape *shape, const int64_t *starts)
@@ -14,38 +12,46 @@ static int is_dense(const Shape *shape, const int64_t *starts)
            DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
 }
 
-/* Numbers from c on of each of TOGETHER sums, of which there are `number`: PANELS vectors that are whole, or what there
+/* As many sums at once, in vectors of COLUMNS each */
+#define COLUMNS 2
+#define SUMS (LANES == 16 ? 8 : 6)
+
+/* Numbers from c on of each of SUMS sums, of which there are `number`: COLUMNS vectors that are whole, or what there
  * is of one before `size` */
-static inline __attribute__((always_inline)) void add_panels(const vec *weights, long number, Matrix rows, int count,
-                                                             long c, long size, int whole, Matrix sums)
+static inline __attribute__((always_inline)) void add_columns(const vec *weights, long apart, long number, Matrix rows,
+                                                              int count, long c, int part, Matrix sums)
 {
-    const float(*cells)[LANES] = (const float(*)[LANES])weights;
-    const int panels = whole ? PANELS : 1;
-    vec sum[PANELS][TOGETHER] = {{{0}}};
-    for (int k = 0; k < count; k++) {
-        const float *from = row_of(rows, k) + c;
-        vec row[PANELS];
-        for (int p = 0; p < panels; p++) row[p] = whole ? vec_at(from + p * LANES) : load_part(from, size - c, 0.0f);
-        for (int t = 0; t < TOGETHER; t++)
-            for (int p = 0; p < panels; p++) sum[p][t] += row[p] * cells[t][k];
+    const int columns = part ? 1 : COLUMNS;
+    vec sum[COLUMNS][SUMS] = {{{0}}};
+    for (int first = 0; first < count; first += LANES, weights += apart) {
+        const float(*cells)[LANES] = (const float(*)[LANES])weights;
+        for (int k = 0; k < smaller(count - first, LANES); k++) {
+            const float *from = row_of(rows, first + k) + c;
+            vec row[COLUMNS];
+            for (int p = 0; p < columns; p++) row[p] = part ? load_part(from, part, 0.0f) : vec_at(from + p * LANES);
+            for (int t = 0; t < SUMS; t++)
+                for (int p = 0; p < columns; p++) sum[p][t] += row[p] * cells[t][k];
+        }
     }
-    for (int t = 0; t < TOGETHER && t < number; t++)
-        for (int p = 0; p < panels; p++) {
+    for (int t = 0; t < SUMS && t < number; t++)
+        for (int p = 0; p < columns; p++) {
             float *to = row_of(sums, t) + c + p * LANES;
-            if (whole) *(given_vec *)to += sum[p][t];
-            else store_part(load_part(to, size - c, 0.0f) + sum[p][t], to, size - c);
+            if (part) store_part(load_part(to, part, 0.0f) + sum[p][t], to, part);
+            else *(given_vec *)to += sum[p][t];
         }
 }
 
-/* sums[i] += the sum of weights[i][k] rows[k] over the rows in the lanes. Reads up to TOGETHER weights behind. */
-static inline void add_rows(const vec *weights, long number, Matrix rows, int count, long size, Matrix sums)
+/* sums[i] += the sum of weights[i][k] rows[k] over the rows in the lanes of blocks whose weights are `apart`. Reads up
+ * to SUMS weights behind. */
+static inline void add_rows(const vec *weights, long apart, long number, Matrix rows, int count, long size, Matrix sums)
 {
-    for (long i = 0; i < number; i += TOGETHER) {
+    for (long i = 0; i < number; i += SUMS) {
         Matrix to = {row_of(sums, i), sums.row};
         long c = 0;
-        for (; c + PANELS * LANES <= size; c += PANELS * LANES)
-            add_panels(weights + i, number - i, rows, count, c, size, 1, to);
-        for (; c < size; c += LANES) add_panels(weights + i, number - i, rows, count, c, size, 0, to);
+        for (; c + COLUMNS * LANES <= size; c += COLUMNS * LANES)
+            add_columns(weights + i, apart, number - i, rows, count, c, 0, to);
+        for (; c < size; c += LANES)
+            add_columns(weights + i, apart, number - i, rows, count, c, smaller(size - c, LANES), to);
     }
 }
 
@@ -62,39 +68,52 @@ static void scatter(const Support *support, const int64_t *starts, int count, lo
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) cells[support->keys[i] - low][k] = support->probs[i];
 }
 
-/* The gradients of a block of queries; what it gives to those of keys and values is added. broken gets NaN where not
- * all that is written is finite. Returns the gradient of epsilon, if it is wanted. */
-static double differentiate_lanes(const Shape *shape, Head head, long first, const Gradients *g,
-                                  const Support *support, Rows *rows, vec *broken)
+/* The gradients of a group of blocks of queries; what it gives to those of keys and values is added. broken gets NaN
+ * where not all that is written is finite; for_alpha that of epsilon of each block, if it is wanted. */
+static void differentiate_group(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
+                                Rows *rows, vec *broken, double *for_alpha)
 {
-    Block *block = &rows->block;
+    Block block = rows->block;
     const int64_t *starts = starts_of(support, shape, head) + first;
-    int count = smaller(shape->queries - first, LANES);
-    long low = shape->keys, high = 0, size = shape->size;
+    int count = smaller(shape->queries - first, GROUP * LANES), blocks = up_to_lanes(count) / LANES;
+    long low = shape->keys, high = 0, size = shape->size, width = up_to_lanes(size), apart = rows->row + LANES;
     for (int k = 0; k < count; k++) {
         if (starts[k] == starts[k + 1]) continue;
         low = smaller(low, support->keys[starts[k]]);
         if (support->keys[starts[k + 1] - 1] >= high) high = support->keys[starts[k + 1] - 1] + 1;
     }
-    long number = high > low ? high - low : 0;
-    Matrix grad = matrix(&g->grad, head, first), for_query = matrix(&g->for_query, head, first);
-    vec *p = block->array[PROBS], *for_probs = block->array[GRADS], *for_scores = block->array[SENSITIVITIES];
-    vec *lanes = (vec *)rows->queries;
-    scatter(support, starts, count, low, number, p);
-    rows_into_lanes(grad.data, grad.row, count, size, 1.0f, lanes);
-    dot_listed(lanes, size, matrix(&g->value, head, 0), rows->visible + low, number, for_probs);
-    block->length = number;
-    for (long i = 0; i < number; i++) for_probs[i] = ZERO_UNLESS(p[i] != 0.0f, for_probs[i]);
-    vec for_epsilon = differentiate(block, epsilon_of(shape, head), g->for_alpha != 0);
-    for (long i = 0; i < number; i++) for_scores[i] = ZERO_UNLESS(p[i] != 0.0f, for_scores[i] * shape->scale);
-    mix_listed(for_scores, matrix(&g->key, head, 0), rows->visible + low, number, size, lanes);
-    for (long c = 0; c < size; c++) *broken += lanes[c] * 0.0f;
-    lanes_to_given(lanes, count, size, for_query.data, for_query.row);
-    add_rows(for_scores, number, matrix(&g->query, head, first), count, size, matrix(&g->for_key, head, low));
-    add_rows(p, number, grad, count, size, matrix(&g->for_value, head, low));
-    double sum = 0;
-    for (int k = 0; k < count; k++) sum += for_epsilon[k];
-    return sum;
+    block.length = high > low ? high - low : 0;
+    Matrix query = matrix(&g->query, head, first), grad = matrix(&g->grad, head, first),
+           for_query = matrix(&g->for_query, head, first);
+    Listed keys = {matrix(&g->key, head, 0), rows->visible + low, block.length},
+           values = {matrix(&g->value, head, 0), rows->visible + low, block.length};
+    vec *all_p = block.array[PROBS], *all_scores = block.array[SENSITIVITIES], *lanes = (vec *)rows->queries;
+    for (int b = 0; b < blocks; b++) {
+        int own = smaller(count - b * LANES, LANES);
+        scatter(support, starts + b * LANES, own, low, block.length, all_p + b * apart);
+        rows_into_lanes(row_of(grad, b * LANES), grad.row, own, size, 1.0f, lanes + b * width);
+    }
+    for (int b = 0; b < blocks; b += PAIR)
+        dot_listed(blocks - b, lanes + b * width, size, values, block.array[GRADS] + b * apart, apart);
+    for (int b = 0; b < blocks; b++) {
+        vec *p = block.array[PROBS], *for_probs = block.array[GRADS], *for_scores = block.array[SENSITIVITIES];
+        for (long i = 0; i < block.length; i++) for_probs[i] = ZERO_UNLESS(p[i] != 0.0f, for_probs[i]);
+        vec for_epsilon = differentiate(&block, epsilon_of(shape, head), g->for_alpha != 0);
+        for (long i = 0; i < block.length; i++)
+            for_scores[i] = ZERO_UNLESS(p[i] != 0.0f, for_scores[i] * shape->scale);
+        for_alpha[b] = 0;
+        for (int k = 0; k < LANES; k++) for_alpha[b] += for_epsilon[k];
+        for (int array = PROBS; array <= SENSITIVITIES; array++) block.array[array] += apart;
+    }
+    for (int b = 0; b < blocks; b += PAIR)
+        mix_listed(blocks - b, all_scores + b * apart, apart, keys, size, lanes + b * width);
+    for (int b = 0; b < blocks; b++) {
+        for (long c = 0; c < size; c++) *broken += lanes[b * width + c] * 0.0f;
+        lanes_to_given(lanes + b * width, smaller(count - b * LANES, LANES), size, row_of(for_query, b * LANES),
+                       for_query.row);
+    }
+    add_rows(all_scores, apart, block.length, query, count, size, matrix(&g->for_key, head, low));
+    add_rows(all_p, apart, block.length, grad, count, size, matrix(&g->for_value, head, low));
 }
 
 /* All gradients of a head, and that of epsilon of each block of queries, if it is wanted. Returns 0 where they are not
@@ -112,8 +131,8 @@ static int differentiate_head(const Shape *shape, Head head, const Gradients *g,
         rows->visible[j] = j;
         for (int i = 0; i < 2; i++) memset(row_of(sums[i], j), 0, shape->size * sizeof(float));
     }
-    for (long first = 0; first < shape->queries; first += LANES)
-        for_alpha[first / LANES] = differentiate_lanes(shape, head, first, g, support, rows, broken);
+    for (long first = 0; first < shape->queries; first += GROUP * LANES)
+        differentiate_group(shape, head, first, g, support, rows, broken, for_alpha + first / LANES);
     for (long j = 0; j < shape->keys; j++)
         for (int i = 0; i < 2; i++)
             for (long c = 0; c < shape->size; c += LANES)

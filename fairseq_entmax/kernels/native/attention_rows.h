@@ -35,6 +35,7 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
                                                           Matrix y, const long *offsets, long size, float *restrict out)
 {
     long c = 0;
+    MIX(8)
     MIX(4)
     MIX(2)
     MIX(1)
@@ -50,7 +51,7 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
 static int mix_lanes(Rows *rows, int count, Matrix values, long size, Matrix out)
 {
     vec *lanes = (vec *)rows->queries, broken = {0};
-    mix_listed(rows->block.array[POWERS], values, rows->visible, rows->block.length, size, lanes);
+    mix_listed(1, rows->block.array[POWERS], 0, (Listed){values, rows->visible, rows->block.length}, size, lanes);
     for (long c = 0; c < size; c++) broken += lanes[c] * 0.0f;
     if (any((broken != 0.0f) & has_keys(&rows->block))) return 1;
     lanes_to_given(lanes, count, size, out.data, out.row);

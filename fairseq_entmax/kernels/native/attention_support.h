@@ -2,8 +2,13 @@
  * and decoding.h. */
 
 /* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
-#define PANELS 2
+#define PANELS 3
 #define TOGETHER (LANES == 16 ? 8 : 4)
+
+/* Blocks of queries of a dense head that are taken together: what they add to the sums of all keys is read and written
+ * once for them; and so many keys such a head may have: more leave the caches */
+#define GROUP 4
+#define MOST_DENSE 1024
 
 /* What a thread works on. Rows have `row` numbers, a multiple of LANES. */
 typedef struct {
@@ -26,10 +31,12 @@ static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
     *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
-    rows->block = make_block(keys, arrays);
+    /* A head that is dense takes blocks together */
+    long blocks = arrays == BACKWARD_ARRAYS && shape->keys <= MOST_DENSE ? GROUP : 1;
+    rows->block = make_block(blocks * (rows->row + LANES), arrays);
     long packed = rows->is_short ? LANES : (keys + LANES) * width;
     rows->packed = aligned_alloc(sizeof(vec), packed * sizeof(float));
-    rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
+    rows->queries = aligned_alloc(sizeof(vec), GROUP * LANES * width * sizeof(float));
     rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
     rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
     rows->visible = malloc((shape->keys + 1) * sizeof(int32_t));
@@ -210,7 +217,7 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, int count, long number, vec epsilon)
 {
     vec *scores = rows->block.array[DISTANCES];
-    dot_listed((vec *)rows->queries, shape->size, keys, rows->visible, number, scores);
+    dot_listed(1, (vec *)rows->queries, shape->size, (Listed){keys, rows->visible, number}, scores, 0);
     if (shape->mask) {
         lanes_into_rows(scores, number, rows->rows, rows->row);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
