@@ -28,7 +28,7 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
         raise ValueError(f"{option} got '{name}', which is no ordinary file: give another name")
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"{option} got '{name:.900}': there is no folder {target.parent!s:.900}"
+            f"{option} got '{name:.900}': there is no folder {target.parent!s:.900}: make it first"
         )
     if target.exists() and not overwrite:
         raise FileExistsError(

@@ -39,7 +39,10 @@ MESSAGES = (
     (r"The given NumPy array is not writ[e]?able", r"fairseq"),
 )
 # Loggers that say nothing below warnings that a user could act on
-LOGGERS = ("fairseq.tasks.text_to_speech", "hydra.core.utils")
+LOGGERS = (
+    *("fairseq.tasks.text_to_speech", "fairseq.tasks.fairseq_task", "fairseq.models.fairseq_model"),
+    "hydra.core.utils",
+)
 
 
 def hush() -> None:

@@ -124,7 +124,7 @@ def test_what_may_not_be_written_is_refused_in_a_sentence(tmp_path):
         ("", True, ValueError, "--output got '': give the name of a file"),
         (tmp_path, True, ValueError, "give the name of a file"),
         (pipe, True, ValueError, "pipe', which is no ordinary file: give another name"),
-        (tmp_path / "no" / "a", False, FileNotFoundError, "no/a': there is no folder "),
+        (tmp_path / "no" / "a", False, FileNotFoundError, "there is no folder .*: make it first"),
         (link, False, FileExistsError, "link', which exists: give another name, or --overwrite"),
     ]:
         with pytest.raises(error, match=message):

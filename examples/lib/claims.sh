@@ -59,8 +59,7 @@ while (($# > 0)); do
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
     --record) require_value "$1" $# && require_plain_path "$1" "$2" && record=$(absolute_path "$2") && shift ;;
     --quick) quick=--quick ;;
-    --cpu) device=cpu ;;
-    --gpu) device=gpu ;;
+    --cpu | --gpu) device=${1#--} ;;
     --help | -h) claims_help && exit 0 ;;
     *) usage_error "unknown option '$1': use --seeds, --corpora, --models, --sizes, --epochs, --quick, --jobs, --output, --record, --cpu, --gpu or --help" ;;
     esac

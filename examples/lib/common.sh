@@ -171,10 +171,7 @@ once() {
     local what=$1 stamp=$2 wanted=$3 products=()
     shift 3
     while [[ $1 != -- ]]; do products+=("$1") && shift; done
-    if is_done "$stamp" "$wanted" "${products[@]}"; then
-        say "$what: done before"
-        return
-    fi
+    if is_done "$stamp" "$wanted" "${products[@]}"; then say "$what: done before" && return; fi
     say "$what"
     rm -f "$stamp"
     "${@:2}"

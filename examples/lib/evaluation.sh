@@ -56,8 +56,7 @@ generate() {
 
 # end_evaluation FILE...: writes alpha.txt, and prints the files
 end_evaluation() {
-    # stock is fairseq's own transformer
-    if [[ $MAPPING != stock ]]; then
+    if [[ $MAPPING != stock ]]; then # fairseq's own transformer
         once "alpha table $run" "$RUN/.alpha.done" "$(fingerprint alpha "$model")" "$RUN/alpha.txt" -- \
             write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
     fi

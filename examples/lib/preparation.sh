@@ -57,10 +57,7 @@ is_up_to_date() {
 # build STEP WHAT HOW COMMAND...: a folder of the output, by a command that writes to STEP.tmp, unless it
 # is there and has the fingerprint step
 build() {
-    if is_up_to_date "$1" "$step"; then
-        say "$2: done before"
-        return
-    fi
+    if is_up_to_date "$1" "$step"; then say "$2: done before" && return; fi
     say "$2: $3"
     begin_dir "$output/$1"
     timed "$2" "${@:4}"

@@ -74,8 +74,7 @@ while (($# > 0)); do
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
     --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && SHARING+=("$1" "$2") && shift ;;
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$2 && shift ;;
-    --cpu) device=cpu ;;
-    --gpu) device=gpu ;;
+    --cpu | --gpu) device=${1#--} ;;
     --) break ;;
     --help | -h) prune_help && exit 0 ;;
     *) usage_error "unknown option '$1': use --mapping, --budgets, --$LENGTH_UNIT, --protocol, --teacher, --search-updates, --recovery-updates, --processes, --most-tokens, --output, --cpu, --gpu, --help, or -- before options of fairseq-train" ;;

@@ -34,7 +34,7 @@ $(help_on_models)
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the table goes to DIR/$TABLE.tsv, the analysis and the report
                  to DIR/compare/
-  $(printf '%-14s' "--$LENGTH_UNIT N") as in train.sh (default: $LENGTH)
+$(help_on_length "as in train.sh")
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text
 
@@ -44,15 +44,11 @@ TEXT
 
 OUTPUT=$DEFAULT_OUTPUT device=auto
 while (($# > 0)); do
-    if take_models "$1" $# "${2-}"; then
-        shift 2
-        continue
-    fi
+    if take_models "$1" $# "${2-}"; then shift 2 && continue; fi
     case $1 in
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
     --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 LENGTH_UNIT=${1#--} && shift ;;
-    --cpu) device=cpu ;;
-    --gpu) device=gpu ;;
+    --cpu | --gpu) device=${1#--} ;;
     --help | -h) report_help && exit 0 ;;
     *) usage_error "unknown option '$1': use --mappings, --mapping, --output, --$LENGTH_UNIT, --cpu, --gpu or --help" ;;
     esac

@@ -21,8 +21,7 @@ parse_run_options() {
         --nodes) require_value "$1" $# && require_positive_integer "$1" "$2" && NODES=$2 && shift ;;
         --node-rank) require_value "$1" $# && NODE_RANK=$2 && shift ;;
         --master) require_value "$1" $# && MASTER=$2 && shift ;;
-        --cpu) DEVICE=cpu ;;
-        --gpu) DEVICE=gpu ;;
+        --cpu | --gpu) DEVICE=${1#--} ;;
         --help | -h) run_help && exit 0 ;;
         esac
         shift
@@ -41,15 +40,18 @@ parse_run_options() {
     settle_dataset "$OUTPUT"
 }
 
+help_on_length() { # WHAT
+    printf '  %-14s %s (default: %s)\n' "--$LENGTH_UNIT N" "$1" "$LENGTH"
+    [[ $LENGTH_UNIT != epochs ]] || echo '  --updates N    the same in updates, in place of epochs'
+}
+
 # The part of --help that the scripts share
 help_on_runs() {
-    local in_updates=''
-    if [[ $LENGTH_UNIT == epochs ]]; then in_updates=$'\n  --updates N    the same in updates, in place of epochs'; fi
     cat <<TEXT
   MAPPING        ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...}
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the run is in DIR/runs/
-  $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)$in_updates
+$(help_on_length "how long it is trained")
   --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>$LENGTH_UNIT)
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text

@@ -36,10 +36,13 @@ PREPARE_HELP='  --source FILE, --target FILE
   --lower        all text in small letters, that of the test too
 '
 
+require_text() { [[ -f $2 ]] || usage_error "option $1 got '$2': no such file; give the path of a text, a sentence a line"; }
+
 prepare_option() {
     case $1 in
     --lower) TEXT+=(--lower) TOOK=1 && return ;;
-    --source | --target | --trainpref | --validpref | --testpref) require_value "$1" "$2" ;;
+    --source | --target) require_value "$1" "$2" && require_text "$1" "$3" ;;
+    --trainpref | --validpref | --testpref) require_value "$1" "$2" ;;
     --valid | --test) require_value "$1" "$2" && require_positive_integer "$1" "$3" ;;
     --source-lang | --target-lang)
         require_value "$1" "$2"

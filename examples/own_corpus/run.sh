@@ -63,8 +63,7 @@ for one in "${CHOSEN[@]}"; do
 done
 "$recipe/report.sh" "${where[@]}" "${named[@]}"
 for one in "${CHOSEN[@]}"; do
-    # stock is fairseq's own transformer
-    [[ $one != stock ]] || continue
+    [[ $one != stock ]] || continue # fairseq's own transformer
     run=$output/runs/$(run_name "$one" "$LENGTH" "$LENGTH_UNIT")
     say "alpha of each head of $one ($run/alpha.txt)"
     cat "$run/alpha.txt"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -129,6 +130,19 @@ def test_what_a_killed_script_started_still_keeps_others_out(tmp_path: Path) -> 
     finally:
         subprocess.run(["kill", "-9", child], check=True)
     time.sleep(0.2)
+    assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
+
+
+def test_a_signal_to_the_script_that_was_called_ends_what_it_started(tmp_path: Path) -> None:
+    step = f'source {EXAMPLES}/lib/recipe.sh; hold_lock "$PWD"; touch begun; sleep 60'
+    (tmp_path / "step.sh").write_text(step)
+    environment = {**os.environ, "RECIPE_FOLDER": str(EXAMPLES / RECIPE)}
+    process = subprocess.Popen(["bash", "step.sh"], cwd=tmp_path, env=environment)
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.terminate()
+    assert process.wait(30) == -signal.SIGTERM
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
 
 
@@ -287,3 +301,4 @@ def test_help_says_what_a_script_does_and_its_options(step: str, tmp_path: Path)
         about = script if step == "claims" else script.parent / "dataset.sh"
         assert shown.startswith(re.search("(?m)^# (.*)", about.read_text())[1])
         assert "--output DIR" in shown
+        assert step != "report" or "--updates N" in shown

@@ -67,6 +67,9 @@ def courses(analysis: dict[str, Any]) -> list[Row]:
 
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
     for name, record in model["records"].items():
+        # A fixed one may have risen to its place
+        if all(name not in layer["learned"] for layer in model["attentions"]):
+            continue
         try:
             compared = rank_correlation(record, name)
         except ValueError as error:

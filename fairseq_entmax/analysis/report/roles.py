@@ -23,6 +23,7 @@ COPIES = 0.5
 SUBWORD_MERGING = 0.5
 ABOVE_BASELINE = 0.1
 FEWEST_ARCS = 50
+FEWEST_QUESTIONS = 10
 NEARLY_ALL = 0.9
 
 
@@ -45,8 +46,9 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
         f"largest weight is on it, {points} or more above chance",
         "subword merging": f"{_percent(SUBWORD_MERGING)} of the weight or more stays inside the word, "
         "over all words and over those of several subwords",
-        "question mark, relations, named entities": f"{points} or more above statements, above the "
-        f"most frequent offset (relations of {FEWEST_ARCS} arcs or more), above their share of the words",
+        "question mark, relations, named entities": f"{points} or more above statements (data with "
+        f"{FEWEST_QUESTIONS} questions or more), above the most frequent offset (relations of "
+        f"{FEWEST_ARCS} arcs or more), above their share of the words",
         "dense": f"{nearly_all} of the keys or more have a weight above 0, though the mapping may leave "
         "keys out",
         "one key": f"the largest weight is {nearly_all} or more in the mean (confidence), and the head "
@@ -75,6 +77,7 @@ def roles(
         *_positional(head, attention),
         *_neighbours(head, attention),
         *_of_tokens(head, copy_chance),
+        *_marks(head, analysis["data"]),
         *_relations(head, analysis),
         *_entities(head, analysis),
     ]
@@ -132,11 +135,18 @@ def _of_tokens(head: dict[str, Any], chance: float | None) -> Iterator[_Role]:
     if all(score is not None and score >= SUBWORD_MERGING for score in scores):
         yield merging["all"], f"subword merging, {_percent(merging['all'])}"
 
+
+def _marks(head: dict[str, Any], data: dict[str, Any]) -> Iterator[_Role]:
+    count = data["interrogative_sentences"] or 0
+    if count < FEWEST_QUESTIONS:
+        return
     marks = {"": head["final_punctuation"], " from question words": head.get("question_word")}
     for where, mark in marks.items():
         questions, statements = (mark or {}).get("interrogative"), (mark or {}).get("declarative")
         if questions is not None and statements is not None and _is_above(questions, statements):
-            shares = f"{_percent(questions)} in questions, {_percent(statements)} in statements"
+            shares = (
+                f"{_percent(questions)} in {count} questions, {_percent(statements)} in statements"
+            )
             yield questions, f"question mark{where}: {shares}"
 
 

@@ -56,6 +56,9 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, val
     assert row["attentions"] == {"cross": row["value"]}
     assert (row["model"], row["first"], row["last"], row["heads"]) == (2, 0, 100, len(start))
     assert words in row["text"]
+    for layer in analysis["models"][2]["attentions"]:
+        layer["learned"] = []  # as where a fixed alpha rose
+    assert courses(analysis) == []
 
 
 def test_a_missing_record_is_said_on_the_page_and_in_the_table(analysis):

@@ -23,8 +23,9 @@ RELATIONS = {"nsubj": relation_of(50, 0.35, 0.4), "vocative": relation_of(49, 0.
 ANNOTATIONS = {"relations": RELATIONS, "named_entities": 0.05}
 
 
-def found(**measures):
-    return roles({**NOTHING, **measures}, {"annotations": ANNOTATIONS}, "encoder-self")
+def found(questions=10, **measures):
+    analysis = {"annotations": ANNOTATIONS, "data": {"interrogative_sentences": questions}}
+    return roles({**NOTHING, **measures}, analysis, "encoder-self")
 
 
 def positional(offset, share=0.97):
@@ -65,7 +66,7 @@ def relation(to_head, to_dependent, name="nsubj"):
         (merging(0.88, 0.7), ["subword merging, 88 %"]),
         (merging(0.95, 0.49), []),  # looks at the current token
         (merging(0.49, 0.95), []),  # looks at the previous token
-        (marks(0.45, 0.35), ["question mark: 45 % in questions, 35 % in statements"]),
+        (marks(0.45, 0.35), ["question mark: 45 % in 10 questions, 35 % in statements"]),
         (marks(0.45, 0.351), []),  # looks at the end of any sentence
         (marks(0.45, None), []),
         (relation(0.45, 0.499), ["nsubj to its head, 45 % (baseline 35 %)"]),
@@ -110,7 +111,14 @@ def test_a_head_has_the_roles_that_its_measures_reach(measures, words):
     ],
 )
 def test_roles_are_put_into_the_words_of_each_attention(attention, measures, chance, words):
-    assert roles({**NOTHING, **measures}, {"annotations": None}, attention, chance) == words
+    analysis = {"annotations": None, "data": {"interrogative_sentences": None}}
+    assert roles({**NOTHING, **measures}, analysis, attention, chance) == words
+
+
+def test_few_questions_give_no_role():
+    asked = {"question_word": {"interrogative": 0.9, "declarative": 0.1}}
+    words = "question mark from question words: 90 % in 10 questions, 10 % in statements"
+    assert (found(**asked), found(questions=9, **asked)) == ([words], [])
 
 
 def test_the_strongest_role_comes_first_and_shapes_come_last():
