@@ -79,7 +79,7 @@ typedef struct {
 #define PAIR 2
 #define MOST_TILE 8
 #define TILE(blocks) ((blocks) == PAIR && LANES < 16 ? 6 : MOST_TILE)
-#define EACH_SUM(tile)              \
+#define EACH_SUM(tile)               \
     for (int t = 0; t < (tile); t++) \
         for (int b = 0; b < blocks; b++)
 
