@@ -25,6 +25,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recipe=$root/examples/bible_es_en
+# shellcheck source=examples/lib/signals.sh
+source "$root/examples/lib/signals.sh"
 # shellcheck source=examples/lib/common.sh
 source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh

@@ -2,6 +2,17 @@
 # the steps to words. Sets output and workers.
 
 prepare_help() {
+    local check='' archives=''
+    if [[ -z ${TEXT_BY_OPTIONS-} ]]; then
+        check='  --check        only says whether the archives have the files that are read of them, and what is
+                 near to one that is missing; writes nothing but what it downloads
+'
+        archives='Environment: RAW_DIR is a folder with archives that are there already; what else is needed is
+downloaded to DIR/raw by curl. CORPORA is a table of archives to use instead of examples/corpora.tsv.
+A download that was stopped goes on.
+
+'
+    fi
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
@@ -11,15 +22,9 @@ Makes the data that train.sh reads.
 
   --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
   --workers N    processes that cut the text (default: one for each core)
-  --check        only says whether the archives have the files that are read of them, and what is
-                 near to one that is missing; writes nothing but what it downloads
-${PREPARE_HELP-}  --help         this text
+$check${PREPARE_HELP-}  --help         this text
 
-Environment: RAW_DIR is a folder with archives that are there already; what else is needed is
-downloaded to DIR/raw by curl. CORPORA is a table of archives to use instead of examples/corpora.tsv.
-
-Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped, and a download that was
-stopped goes on.
+${archives}Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped.
 TEXT
 }
 

@@ -43,15 +43,7 @@
 # '--max-len-b 20': a model that is hardly trained does not end its sentences; and TRIAL_PAIRS how
 # many pairs prepare.sh keeps of training, validation and test, such as 240,16,12.
 
-# Of scripts that call each other the first runs in a group of its own: a signal to it ends the group
-if [[ -z ${RECIPE_GROUP-} ]]; then
-    set -m
-    RECIPE_GROUP=1 "$BASH" "$0" "$@" &
-    # shellcheck disable=SC2064 # a loop around it ends only where it dies of the signal itself
-    for signal in HUP INT TERM; do trap "kill -- -\$!; trap - $signal; kill -$signal \$\$" $signal; done
-    wait "$!"
-    exit
-fi
+source "$(dirname "${BASH_SOURCE[0]}")/signals.sh"
 # A script of no recipe's folder says whose it is
 RECIPE=${RECIPE_FOLDER:-$(cd "$(dirname "$0")" && pwd)}
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -68,10 +68,15 @@ def courses(analysis: dict[str, Any]) -> list[Row]:
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
     for name, record in model["records"].items():
         # A fixed one may have risen to its place
-        if all(name not in layer["learned"] for layer in model["attentions"]):
+        learned = {
+            (layer["attention"], str(layer["layer"]))
+            for layer in model["attentions"]
+            if name in layer["learned"]
+        }
+        if not learned:
             continue
         try:
-            compared = rank_correlation(record, name)
+            compared = rank_correlation([_with_layers(line, learned) for line in record], name)
         except ValueError as error:
             yield {"model": number, "name": name, "text": f"No comparison: {error}."}
             continue
@@ -92,6 +97,15 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             f"whether {name} follows its start."
         )
         yield {"model": number, "name": name, "text": text}
+
+
+def _with_layers(line: dict[str, Any], layers: set[tuple[str, str]]) -> dict[str, Any]:
+    """A line of a record, of these layers alone."""
+    values = {
+        attention: {layer: one for layer, one in found.items() if (attention, layer) in layers}
+        for attention, found in line["values"].items()
+    }
+    return {**line, "values": values}
 
 
 def _meaning(compared: RankCorrelation) -> str:

@@ -47,17 +47,20 @@ def test_the_numbers_of_sentences_are_those_of_the_model_with_their_largest_erro
 )  # fmt: skip
 def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, value, words):
     lines = [
-        {"update": 100 * place, "values": {"cross": {"0": own}}}
+        {"update": 100 * place, "values": {"cross": {"0": own, "1": [1 + place / 2] * 4}}}
         for place, own in enumerate((start, end))
     ]
     analysis["models"][2]["records"] = {"alpha": lines}
+    for layer in analysis["models"][2]["attentions"]:
+        if layer["layer"] == 1:
+            layer["learned"] = []  # a fixed alpha, which rose
     (row,) = courses(analysis)
     assert row["value"] == (value if value is None else pytest.approx(value))
     assert row["attentions"] == {"cross": row["value"]}
     assert (row["model"], row["first"], row["last"], row["heads"]) == (2, 0, 100, len(start))
     assert words in row["text"]
     for layer in analysis["models"][2]["attentions"]:
-        layer["learned"] = []  # as where a fixed alpha rose
+        layer["learned"] = []
     assert courses(analysis) == []
 
 
