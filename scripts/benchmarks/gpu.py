@@ -100,7 +100,6 @@ def parts() -> list[Part]:
         Part("generation", 60, benchmark("generation", f"{generation} --repeats 5")),
         Part("generation-base", 70, benchmark("generation", f"{generation} --size base --repeats 3")),
         Part("losses", 40, benchmark("losses", "--device cuda --rows 4096")),
-        Part("copying", 40, benchmark("copying", "--device cuda --sentences 16")),
         Part("structure", 40, benchmark("structured", "--device cuda")),
     ]  # fmt: skip
 
@@ -110,7 +109,6 @@ def quick_parts() -> list[Part]:
     rows = "--shapes 64x8 --repeats 1"
     tiny = "--device cpu --models wmt_en_de --lengths 8 --dtypes fp32 --tokens 8 --repeats 1"
     train = "random:12x8 --rounds 1 --updates 1 --max-tokens 24"
-    copy = "--sentences 1 --source 20 --target 10 --words 100 --markers 10 --rounds 1"
     return [
         Part("tests", 60, tests([TRITON / "test_contract.py"], "-k", "test_rows_of_one_epsilon")),
         Part("attention", 60, benchmark("fused_attention", tiny)),
@@ -119,7 +117,6 @@ def quick_parts() -> list[Part]:
         Part("training", 120, benchmark("training", train)),
         Part("generation", 60, benchmark("generation", "--sentences 2 --batch 2 --beam 2 --repeats 1")),
         Part("losses", 60, benchmark("losses", "--rows 8 --keys 300 --rounds 1")),
-        Part("copying", 60, benchmark("copying", copy)),
         Part("structure", 60, benchmark("structured", rows)),
     ]  # fmt: skip
 

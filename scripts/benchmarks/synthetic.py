@@ -29,13 +29,11 @@ def lengths_of(text: str) -> tuple[int, int]:
     return source, target
 
 
-def task_of(words: int = WORDS, markers: int = 0) -> Any:
-    """A task of translation whose dictionary has so many words, and markers at its end."""
+def task_of(words: int = WORDS) -> Any:
+    """A task of translation whose dictionary has so many words."""
     dictionary = Dictionary()
     for number in range(words - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
-    for number in range(markers):
-        dictionary.add_symbol(f"<unk-{number}>")
     config = TranslationConfig(source_lang="a", target_lang="b")
     return TranslationTask(config, dictionary, dictionary)
 

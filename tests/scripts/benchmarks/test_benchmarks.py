@@ -14,7 +14,6 @@ from tests.scripts.support import load, run
 MODELS = ["stock fairseq", "softmax", "entmax15", "entmax", "entmax_bisect"]
 RANDOM = ["random:40x20", "--rounds=2", "--updates=1", "--max-tokens=80", "--query-scale=9"]
 TINY = ["--sentences=2", "--batch=2", "--beam=2", "--repeats=2"]
-COPYING = ["--sentences=1", "--source=20", "--target=10", "--words=100", "--markers=10"]
 ATTENTION = ["--shapes", "1x1x8x8", "--spreads", "1", "--queries", "smooth", "--rounds=1"]
 
 
@@ -37,7 +36,6 @@ def report_of(name, monkeypatch, tmp_path, *words):
         ("mapping", ["--drawn", "--shapes", "64x8", "32x9", "--repeats=1"], "shape", 2),
         ("structured", ["--shapes", "64x8", "32x9", "--repeats=1"], "mapping", 18),
         ("losses", ["--rows=8", "--keys=300", "--rounds=1", "--alphas", "1.5"], "loss", 10),
-        ("copying", [*COPYING, "--rounds=1"], "model", 5),
         ("cpu_attention", [*ATTENTION, "--threads", "1"], "shape", 1),
         ("pruned_generation", [*TINY, "--mapping=entmax"], "model", 4),
     ],
@@ -98,15 +96,6 @@ def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkey
     run("growth", monkeypatch, "--output", tmp_path)
     assert all(path.read_bytes().startswith(b"<svg") for path in pictures)
     assert (tmp_path / "growth.json").read_text(encoding="utf-8") == numbers
-
-
-def test_the_cost_of_analysis_is_put_beside_validation(
-    data, trained, monkeypatch, tmp_path, capsys
-):
-    words = [data / "bin", "--path", trained / "checkpoint_best.pt", "--gen-subset=test", "--cpu"]
-    words += ["--num-workers=0", "--max-sentences=8", "--repeats=1", f"--output={tmp_path}"]
-    assert report_of("analysis", monkeypatch, tmp_path, *words)["ratio"] > 0
-    assert "times the speed of validation" in capsys.readouterr().out
 
 
 @needs_compiler
