@@ -75,7 +75,8 @@ def page() -> str:
     with mock.patch.dict(os.environ, COLUMNS="100"):
         blocks = {"`fairseq-entmax`": command_help()}
         names = ["user-dir", "alpha", *cli.MODULES, "tag", "prune"]
-        blocks |= {f"`fairseq-entmax {name}`": command_help(name) for name in names}
+        names += ["oov vocabulary", "oov mark", "oov restore"]
+        blocks |= {f"`fairseq-entmax {name}`": command_help(*name.split()) for name in names}
         blocks["Options of every model"] = model_options(config.FEATURES)
         own = [f for f in EntmaxCopyTransformerModel.features if f not in config.FEATURES]
         blocks["`--arch entmax_copy_transformer`"] = model_options(tuple(own))
