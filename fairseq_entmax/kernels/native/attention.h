@@ -110,8 +110,9 @@ static inline __attribute__((always_inline)) void mix_tiles(const int blocks, co
     for (long first = 0; first < size; first += tile) {
         long c = smaller(first, size - tile); /* the last overlaps the one before */
         vec sum[MOST_TILE][PAIR] = {{{0}}};
+        Matrix part = {rows.all.data + c, rows.all.row};
         for (long i = 0; i < rows.number; i++) {
-            const float *row = row_of(rows.all, rows.list[i]) + c;
+            const float *row = row_of(part, rows.list[i]);
             EACH_SUM(tile) sum[t][b] += weights[b * apart + i] * row[t];
         }
         EACH_SUM(tile) out[b * up_to_lanes(size) + c + t] = sum[t][b];

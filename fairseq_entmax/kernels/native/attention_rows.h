@@ -46,16 +46,40 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
     }
 }
 
-/* The outputs of a block of queries whose probabilities are in the lanes. Returns 1 where they are to be found by the
- * lists: a sum over all keys has 0 times what a list leaves out, which may be no number. */
-static int mix_lanes(Rows *rows, int count, Matrix values, long size, Matrix out)
+/* Numbers from c on of the outputs of a block of queries, in so many vectors, or what there is of one before `size`.
+ * Adds 0 to broken, or NaN where one is not finite. */
+static inline __attribute__((always_inline)) void mix_panels(const int panels, const Rows *rows, int count,
+                                                             Matrix values, long c, int part, Matrix out, vec *broken)
 {
-    vec *lanes = (vec *)rows->queries, broken = {0};
-    mix_listed(1, rows->block.array[POWERS], 0, (Listed){values, rows->visible, rows->block.length}, size, lanes);
-    for (long c = 0; c < size; c++) broken += lanes[c] * 0.0f;
-    if (any((broken != 0.0f) & has_keys(&rows->block))) return 1;
-    lanes_to_given(lanes, count, size, out.data, out.row);
-    return 0;
+    for (int query = 0; query < count; query += TOGETHER) {
+        const float *weights = rows->rows + query * rows->row;
+        vec sums[PANELS][TOGETHER] = {{{0}}};
+        for (long i = 0; i < rows->block.length; i++) {
+            const float *value = row_of(values, rows->visible[i]) + c;
+            vec numbers[PANELS];
+            for (int p = 0; p < panels; p++)
+                numbers[p] = part ? load_part(value, part, 0.0f) : *(const volatile given_vec *)(value + p * LANES);
+            for (int k = 0; k < TOGETHER; k++)
+                for (int p = 0; p < panels; p++) sums[p][k] += numbers[p] * weights[k * rows->row + i];
+        }
+        for (int k = 0; k < TOGETHER && query + k < count; k++)
+            for (int p = 0; p < panels; p++) {
+                store_part(sums[p][k], row_of(out, query + k) + c + p * LANES, part ? part : LANES);
+                *broken += sums[p][k] * 0.0f;
+            }
+    }
+}
+
+/* The outputs of a block of queries whose probabilities are of all visible keys. Returns 1 where they are to be found by
+ * the lists: a sum over all keys has 0 times what a list leaves out, which may be no number. */
+static int mix_dense(const Rows *rows, int count, Matrix values, long size, Matrix out)
+{
+    vec broken = {0};
+    long c = 0;
+    for (; c + PANELS * LANES <= size; c += PANELS * LANES) mix_panels(PANELS, rows, count, values, c, 0, out, &broken);
+    for (; c + 2 * LANES <= size; c += 2 * LANES) mix_panels(2, rows, count, values, c, 0, out, &broken);
+    for (; c < size; c += LANES) mix_panels(1, rows, count, values, c, smaller(size - c, LANES), out, &broken);
+    return any(broken != 0.0f);
 }
 
 /* The outputs of a block of queries. Returns how many keys their support has, which are in `rows` with their
@@ -83,7 +107,7 @@ static long attend_rows(const Shape *shape, Head head, long first, const Attenti
     long found = find_support(rows, shape, keys, first, count, epsilon_of(shape, head));
     const float *weights = drops ? rows->rows : rows->probs;
     if (drops) drop_rows(rows, shape, head, first, rows->keys, rows->probs, rows->rows, 0);
-    if (!rows->is_dense || drops || mix_lanes(rows, count, values, shape->size, out))
+    if (!rows->is_dense || drops || mix_dense(rows, count, values, shape->size, out))
         for (long k = 0, start = 0; k < count; start += rows->numbers[k], k++)
             mix_row(weights + start, rows->keys + start, rows->numbers[k], values, 0, shape->size, row_of(out, k));
     return found;

@@ -24,7 +24,7 @@ typedef struct {
     long row, width, number; /* number: of packed keys */
     long packed_one;         /* of which sentence and head; -1 at the start */
     int is_short;            /* the queries are in the lanes, and no keys are packed */
-    int is_dense;            /* and so are the probabilities, of the keys that are visible */
+    int is_dense;            /* each query has a probability of every packed or visible key, which may be 0 */
 } Rows;
 
 static int make_rows(Rows *rows, const Shape *shape, int arrays)
@@ -101,11 +101,13 @@ static void multiply(const Rows *rows, int count, long size, long number)
             vec sums[PANELS][TOGETHER] = {{{0}}};
             for (int p = 0; p < PANELS; p++)
                 panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
-            for (long c = 0; c < size; c++)
-                for (int i = 0; i < TOGETHER; i++) {
-                    vec number_c = all(q[i * rows->width + c]);
-                    for (int p = 0; p < PANELS; p++) sums[p][i] += *(const vec *)(panel[p] + c * LANES) * number_c;
-                }
+            for (long c = 0; c < size; c++) {
+                vec of_keys[PANELS];
+                /* Once into a register, not once for each query, which is what volatile says */
+                for (int p = 0; p < PANELS; p++) of_keys[p] = *(const volatile vec *)(panel[p] + c * LANES);
+                for (int i = 0; i < TOGETHER; i++)
+                    for (int p = 0; p < PANELS; p++) sums[p][i] += of_keys[p] * q[i * rows->width + c];
+            }
             for (int p = 0; p < PANELS && first + p * LANES < number; p++)
                 for (int i = 0; i < TOGETHER; i++)
                     *(vec *)(rows->rows + (query + i) * rows->row + first + p * LANES) = sums[p][i];
@@ -257,13 +259,14 @@ static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first
         multiply(rows, count, shape->size, number);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
         broken = keep_rows(rows, count, number, epsilon);
+        rows->is_dense = !any(counts_of(&rows->block) != (int32_t)number);
     }
     broken |= without & has_keys(&rows->block);
-    if (!rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
+    if (!rows->is_short || !rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
     solve(&rows->block, epsilon, (ivec){0});
-    lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
     for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
         rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);
+    lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
     for (int k = 0; k < count; k++) {
         int32_t *support = rows->keys + found;
         vec sum = {0};
