@@ -3,86 +3,79 @@
  * Distances of keys that are masked are -infinity, and so they stay.
  */
 
-/* A total over more keys, or a strength above so many times the spread of a row, loses digits in float32 */
-#define MOST_NARROW_KEYS 2048
-#define MOST_NARROW_STRENGTH 32.0f
-
-/* Numbers in float64 for half of the lanes */
-typedef double wide_vec __attribute__((vector_size(4 * LANES)));
-typedef int64_t wide_ivec __attribute__((vector_size(4 * LANES)));
-typedef float half_vec __attribute__((vector_size(2 * LANES), aligned(4)));
-
-#define V vec
-#define M ivec
-#define REAL float
-#define NAME(function) function
-#define LESSER lesser
-#define GREATER greater
-#include "prox_tv.h"
-#define V wide_vec
-#define M wide_ivec
-#define REAL double
-#define NAME(function) function##_wide
-#define LESSER(a, b) PICK((a) < (b), a, b)
-#define GREATER(a, b) PICK((a) > (b), a, b)
-#include "prox_tv.h"
-
-/* Behind the arrays of the forward pass, numbers in float64 for half of the lanes, in four arrays */
+/* Behind the arrays of the forward pass */
 enum { SCRATCH = FORWARD_ARRAYS, STRUCTURED_ARRAYS = FORWARD_ARRAYS + 4 };
 
-/* --- total variation ------------------------------------------------------------------------ */
+/* --- total variation ------------------------------------------------------------------------
+ *
+ * z that is least in 1/2 |z - x|^2 + strength sum |z_i+1 - z_i|. All lanes take the same steps (docs/structured.md). A
+ * segment's keys that end above its mean are told from the others by the flux over each boundary, which the strength
+ * bounds: a pass forward finds the flux, one backward the sides. Where two sides meet the segment is cut, and the flux is
+ * the strength for good. A segment on one side has its mean as z.
+ */
+
+/* The flux into each key where a chain starts, NaN where none does; the mean of each chain, where it starts */
+static inline void find_chains(const vec *restrict x, vec *restrict enter, vec *restrict means, long n)
+{
+    vec none = (vec){0}, total = none, count = none;
+    ivec masked_next = (ivec)none - 1;
+    enter[n] = none;
+    for (long i = n - 1; i >= 0; i--) {
+        ivec masked = x[i] == -INFINITY, ends = masked | masked_next;
+        if (i + 1 < n) {
+            enter[i + 1] = WHERE(ends, none, all(NAN));
+            means[i + 1] = total / count;
+        }
+        total = x[i] + WHERE(ends, none, total);
+        count = 1.0f + WHERE(ends, none, count);
+        masked_next = masked;
+    }
+    enter[0] = none;
+    means[0] = total / count;
+}
+
+/* The flux out of each key, within the bounds, but for that of the key itself */
+static inline void flow(const vec *restrict x, const vec *restrict enter, const vec *restrict means,
+                        vec *restrict flux, vec strength, long n)
+{
+    vec f = enter[0], mean = means[0];
+    for (long i = 0; i < n; i++) {
+        vec next = enter[i + 1], moved = f + (mean - x[i]);
+        ivec ends = next == next;
+        flux[i] = moved;
+        /* Where a segment ends, both bounds are the flux there; NaN, of a masked key, is a bound then */
+        f = greater(moved, WHERE(ends, next, -strength));
+        f = lesser(f, WHERE(ends, next, strength));
+        mean = WHERE(ends, means[i + 1], mean);
+    }
+}
+
+/* Cuts each segment where two sides meet. Returns in which lanes one was. */
+static inline ivec cut(const vec *restrict x, vec *restrict enter, vec *restrict means, const vec *restrict flux,
+                       vec strength, long n)
+{
+    vec none = (vec){0}, total = none, count = all(1.0f);
+    ivec cuts = (ivec)none, is_high_next = cuts;
+    for (long i = n - 1; i >= 0; i--) {
+        vec next = enter[i + 1];
+        ivec ends = next == next;
+        ivec is_high = (flux[i] < WHERE(ends, next, -strength)) |
+                       ((flux[i] < WHERE(ends, next, strength)) & is_high_next);
+        ivec meets = ~ends & (is_high ^ is_high_next), starts_next = ends | meets;
+        next = WHERE(meets, WHERE(is_high, -strength, strength), next);
+        enter[i + 1] = next;
+        means[i + 1] = (total - next) / count;
+        total = x[i] + WHERE(starts_next, next, total);
+        count = 1.0f + WHERE(starts_next, none, count);
+        is_high_next = is_high;
+        cuts |= meets;
+    }
+    means[0] = total / count;
+    return cuts;
+}
 
 /* Of what is 0, where nothing changes and nothing is to be cut */
 #define NEVER_CUT FLT_MAX
-
-static inline void prox_tv_narrow(Block *block, vec strength)
-{
-    long n = block->length;
-    vec *x = block->array[DISTANCES], *flux = block->array[POWERS], *enter = block->array[SCRATCH],
-        *means = block->array[SCRATCH + 1], mean = {0};
-    ivec as_it_was = strength == 0.0f;
-    strength = WHERE(as_it_was, all(NEVER_CUT), strength);
-    find_chains(x, enter, means, n);
-    do flow(x, enter, means, flux, strength, n);
-    while (any(cut(x, enter, means, flux, strength, n)));
-    for (long i = 0; i < n; i++) {
-        mean = WHERE(enter[i] == enter[i], means[i], mean);
-        x[i] = WHERE(as_it_was, x[i], mean);
-    }
-}
-
-static int any_wide(wide_ivec mask)
-{
-    int64_t found = 0;
-    for (int k = 0; k < LANES / 2; k++) found |= mask[k];
-    return found != 0;
-}
-
-static void prox_tv_wide(Block *block, vec strength)
-{
-    long n = block->length;
-    wide_vec *x = (wide_vec *)block->array[SCRATCH], *flux = (wide_vec *)block->array[SCRATCH + 1],
-             *enter = (wide_vec *)block->array[SCRATCH + 2], *means = (wide_vec *)block->array[SCRATCH + 3], bound, given;
-    for (int first = 0; first < LANES; first += LANES / 2) {
-        wide_vec mean = {0};
-        for (int k = 0; k < LANES / 2; k++) {
-            given[k] = strength[first + k];
-            bound[k] = given[k] == 0.0 ? NEVER_CUT : given[k];
-        }
-        float *cells = (float *)block->array[DISTANCES] + first;
-        for (long i = 0; i < n; i++) x[i] = __builtin_convertvector(*(half_vec *)(cells + i * LANES), wide_vec);
-        find_chains_wide(x, enter, means, n);
-        do flow_wide(x, enter, means, flux, bound, n);
-        while (any_wide(cut_wide(x, enter, means, flux, bound, n)));
-        for (long i = 0; i < n; i++) {
-            wide_ivec starts = enter[i] == enter[i];
-            mean = (wide_vec)((starts & (wide_ivec)means[i]) | (~starts & (wide_ivec)mean));
-            wide_ivec as_it_was = given == 0.0;
-            wide_vec z = (wide_vec)((as_it_was & (wide_ivec)x[i]) | (~as_it_was & (wide_ivec)mean));
-            *(half_vec *)(cells + i * LANES) = __builtin_convertvector(z, half_vec);
-        }
-    }
-}
 
 /* Further below no key is in the support, and sums over a segment are to stay finite: the root of FLT_MAX */
 #define LEAST_DISTANCE -1.8446743e19f
@@ -90,16 +83,19 @@ static void prox_tv_wide(Block *block, vec strength)
 static void prox_tv(Block *block, vec strength)
 {
     long n = block->length;
-    vec least = {0}, *x = block->array[DISTANCES];
+    vec *x = block->array[DISTANCES], *flux = block->array[POWERS], *enter = block->array[SCRATCH],
+        *means = block->array[SCRATCH + 1], mean = {0};
+    ivec as_it_was = strength == 0.0f;
+    strength = WHERE(as_it_was, all(NEVER_CUT), strength);
+    for (long i = 0; i < n; i++)
+        x[i] = WHERE((x[i] > -INFINITY) & (x[i] < LEAST_DISTANCE), all(LEAST_DISTANCE), x[i]);
+    find_chains(x, enter, means, n);
+    do flow(x, enter, means, flux, strength, n);
+    while (any(cut(x, enter, means, flux, strength, n)));
     for (long i = 0; i < n; i++) {
-        ivec there = x[i] > -INFINITY;
-        x[i] = WHERE(there & (x[i] < LEAST_DISTANCE), all(LEAST_DISTANCE), x[i]);
-        least = WHERE(there & (x[i] < least), x[i], least);
+        mean = WHERE(enter[i] == enter[i], means[i], mean);
+        x[i] = WHERE(as_it_was, x[i], mean);
     }
-    /* Above the latter, nothing is cut */
-    ivec loses = (strength > -MOST_NARROW_STRENGTH * least) & (strength < (float)-n * least);
-    if (n > MOST_NARROW_KEYS || any(loses)) prox_tv_wide(block, strength);
-    else prox_tv_narrow(block, strength);
 }
 
 /* --- OSCAR ---------------------------------------------------------------------------------- */
