@@ -67,6 +67,8 @@ def class_options(options: Any, stock: Any) -> str:
     for action in parser._actions:
         if action.dest in left_out:
             action.help = argparse.SUPPRESS
+        if action.default == "":
+            action.default = argparse.SUPPRESS  # no "(default: )"
     return parser.format_help()
 
 
