@@ -52,6 +52,8 @@ class DryRun:
             f'case "$*" in {OF_TORCH}) {self._stub("python3")} ;; esac; exec {sys.executable} "$@"'
         )
         self._write("python3", python)
+        # Merges of a miniature text are learned in a second, and 32,000 are all that it has
+        self._write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
 
     def _stub(self, name: str) -> str:
         return f'exec {sys.executable} -I -S {STUB} {self.log} {name} "$@"'
