@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests import preloaded_client
+from tests import composing, preloaded_client
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
@@ -146,7 +146,7 @@ def serve(place: str) -> None:
 
 
 def _preload() -> list[dict[str, Any]]:
-    """Import fairseq, which settles options once, as that takes half as long the second time.
+    """Import fairseq, and have it settle options once, as the first time takes the longest.
 
     Return the calls by which it would have set up logging, when imported.
     """
@@ -156,6 +156,7 @@ def _preload() -> list[dict[str, Any]]:
         from fairseq import options
         from fairseq.dataclass import utils
 
+        composing.keep_what_is_parsed()
         parser, words = options.get_training_parser(), ["data", "--arch=transformer"]
         args = options.parse_args_and_arch(parser, words)
         with warnings.catch_warnings(action="ignore"):  # what warns here would not warn again
