@@ -48,7 +48,8 @@ COMMANDS = (
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*"
+    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|"
+    "*claims_speed.py*"
 )
 STARTUP = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request
@@ -216,7 +217,8 @@ def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict
     try:
         if request["name"] == PYTHON:
             sys.argv = request["arguments"]
-            sys.path[0] = str(Path(sys.argv[0]).parent)
+            own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+            sys.path[:1] = [str(Path(sys.argv[0]).parent), *filter(None, own)]
             runpy.run_path(sys.argv[0], run_name="__main__")
             return 0
         (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])

@@ -23,7 +23,7 @@ PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
 COMMANDS = ("preprocess", "train", "generate", "eval-lm", "entmax")
 # Programs that import torch
-OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*|*claims_speed.py*"
+OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*"
 
 
 def run(
