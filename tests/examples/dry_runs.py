@@ -48,10 +48,9 @@ class DryRun:
         self.bin.mkdir(parents=True)
         for name in [*(f"fairseq-{one}" for one in COMMANDS), "sacrebleu", "torchrun"]:
             self._write(name, self._stub(name))
-        python = (
-            f'case "$*" in {OF_TORCH}) {self._stub("python3")} ;; esac; exec {sys.executable} "$@"'
-        )
-        self._write("python3", python)
+        device = r"*environment.py\ device\ cpu) echo cpu; exit ;;"  # asked dozens of times
+        torch = f"{OF_TORCH}) {self._stub('python3')} ;;"
+        self._write("python3", f'case "$*" in {device} {torch} esac; exec {sys.executable} "$@"')
         # Merges of a miniature text are learned in a second, and 32,000 are all that it has
         self._write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
 
