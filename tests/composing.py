@@ -1,14 +1,11 @@
-"""fairseq has hydra compose its settings, which takes longer than most trainings of the tests.
-
-Hydra parses the same words each time, and copies a store that it only reads.
-"""
+"""fairseq has hydra compose its settings, which takes longer than most trainings of the tests."""
 
 import copy
 from typing import Any
 
 
 def keep_what_is_parsed() -> None:
-    """From here on, hydra parses each word once in this process, and copies nothing of its store."""
+    """From here on, hydra parses each word once, and does not copy the store that it only reads."""
     from hydra._internal import config_repository
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
