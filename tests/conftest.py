@@ -9,11 +9,11 @@ os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
 import pytest
 import torch
 
-from tests import composing
+from tests import preloaded
 from tests.shared_folders import made_once
 
 if importlib.util.find_spec("hydra"):
-    composing.keep_what_is_parsed()
+    preloaded.keep_what_is_parsed()
 
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import functools
 import gc
 import importlib.metadata
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests import composing, preloaded_client
+from tests import preloaded_client
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
@@ -147,22 +148,40 @@ def serve(place: str) -> None:
 
 
 def _preload() -> list[dict[str, Any]]:
-    """Import fairseq, and have it settle options once, as the first time takes the longest.
-
-    Return the calls by which it would have set up logging, when imported.
-    """
+    """Import fairseq; return the calls by which it would have set up logging, when imported."""
     calls: list[dict[str, Any]] = []
     with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
         import torch._dynamo  # noqa: F401  (which the first optimiser would import)
         from fairseq import options
         from fairseq.dataclass import utils
 
-        composing.keep_what_is_parsed()
+        keep_what_is_parsed()
+        # Settled once, as the first time takes twice as long
         parser, words = options.get_training_parser(), ["data", "--arch=transformer"]
         args = options.parse_args_and_arch(parser, words)
-        with warnings.catch_warnings(action="ignore"):  # what warns here would not warn again
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what warns here would not warn again
             utils.convert_namespace_to_omegaconf(args)
     return calls
+
+
+def keep_what_is_parsed() -> None:
+    """From here on, hydra parses each of fairseq's settings once, and copies no store that it only reads."""
+    from hydra._internal import config_repository
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parse, kept = OverridesParser.parse_rule, {}
+
+    def parse_once(self: Any, *words: str) -> Any:
+        if words not in kept:
+            kept[words] = parse(self, *words)
+        return copy.copy(kept[words])
+
+    def share(self: Any, delegate: Any) -> None:
+        self.delegate, self.cache = copy.copy(delegate), {}
+
+    OverridesParser.parse_rule = parse_once
+    config_repository.CachingConfigRepository.__init__ = share
 
 
 class _SetUpLogging:
