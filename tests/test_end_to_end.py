@@ -122,17 +122,9 @@ def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
-    options.append("model.alpha_warmup_updates=1000")
+    options += ["model.alpha_warmup_updates=1000", "optimization.max_epoch=1"]
     loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]
-    hydra_train(
-        data,
-        tmp_path / "hydra",
-        "bible_es_en",
-        "entmax",
-        "optimization.max_epoch=1",
-        *options,
-        *loss,
-    )
+    hydra_train(data, tmp_path / "hydra", "bible_es_en", "entmax", *options, *loss)
     layers = {name: list(heads) for name, heads in lines(tmp_path / "hydra")[-1]["alpha"].items()}
     # The second layer learns nothing, but rises
     assert layers == {name: ["0", "1"] for name in ("encoder-self", "decoder-self", "cross")}
