@@ -34,6 +34,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -177,11 +178,8 @@ def keep_what_is_parsed() -> None:
             kept[words] = parse(self, *words)
         return copy.copy(kept[words])
 
-    def share(self: Any, delegate: Any) -> None:
-        self.delegate, self.cache = copy.copy(delegate), {}
-
     OverridesParser.parse_rule = parse_once
-    config_repository.CachingConfigRepository.__init__ = share
+    config_repository.copy = SimpleNamespace(deepcopy=copy.copy)
 
 
 class _SetUpLogging:
