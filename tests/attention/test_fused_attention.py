@@ -1,6 +1,7 @@
 """Attention on a kernel that fuses its parts, against the same with its parts apart."""
 
 import importlib.util
+from itertools import product
 
 import pytest
 import torch
@@ -71,11 +72,7 @@ def backend(request):
 @pytest.mark.parametrize(
     ("backend", "mapping", "kind"),
     [
-        *(
-            (kernels.NATIVE, mapping, kind)
-            for mapping in (*MAPPINGS[1:], APART, HOT)
-            for kind in KINDS
-        ),
+        *product([kernels.NATIVE], [*MAPPINGS[1:], APART, HOT], KINDS),
         # Seconds each, in Triton's interpreter
         *((kernels.TRITON, HOT, kind) for kind in ("encoder-self", "cross")),
         (kernels.TRITON, APART, "decoder-self"),
