@@ -134,15 +134,14 @@ def hypotheses(output):
     return {line[0]: line[2] for line in lines}
 
 
-def hydra_train(data, save_dir, *overrides, check=True):
-    """Train from the YAML file of the recipe of the verses, by ``fairseq-hydra-train``."""
+def hydra_train(data, save_dir, recipe, name, *overrides):
+    """Train from a YAML file of a recipe, by ``fairseq-hydra-train``."""
     return run(
         "fairseq-hydra-train",
-        *("--config-dir", ROOT / "examples" / "bible_es_en" / "configs"),
-        *("--config-name", "entmax", f"common.user_dir={USER_DIR}", "common.cpu=true"),
+        *("--config-dir", ROOT / "examples" / recipe / "configs", "--config-name", name),
+        *(f"common.user_dir={USER_DIR}", "common.cpu=true"),
         *(f"task.data={data / 'bin'}", f"checkpoint.save_dir={save_dir}", *overrides),
         cwd=save_dir.parent,
-        check=check,
     )
 
 

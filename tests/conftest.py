@@ -1,5 +1,6 @@
 """What tests in several files share."""
 
+import importlib.util
 import os
 
 # Inductor's graphs of an earlier state of the package are none of this one's; read by torch
@@ -8,7 +9,11 @@ os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
 import pytest
 import torch
 
+from tests import preloaded
 from tests.shared_folders import made_once
+
+if importlib.util.find_spec("hydra"):
+    preloaded.keep_what_is_parsed()
 
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():

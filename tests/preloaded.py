@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import functools
 import gc
 import importlib.metadata
@@ -30,8 +31,10 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -40,13 +43,15 @@ from tests import preloaded_client
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
     *("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess"),
-    *("fairseq-score", "fairseq-hydra-train", "fairseq-eval-lm", "fairseq-entmax"),
+    *("fairseq-score", "fairseq-hydra-train", "fairseq-eval-lm", "fairseq-validate"),
+    "fairseq-entmax",
 )
 # And programs of examples/tools that import torch
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*"
+    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|"
+    "*claims_speed.py*"
 )
 STARTUP = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request
@@ -147,9 +152,34 @@ def _preload() -> list[dict[str, Any]]:
     """Import fairseq; return the calls by which it would have set up logging, when imported."""
     calls: list[dict[str, Any]] = []
     with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
-        import fairseq  # noqa: F401
         import torch._dynamo  # noqa: F401  (which the first optimiser would import)
+        from fairseq import options
+        from fairseq.dataclass import utils
+
+        keep_what_is_parsed()
+        # Settled once, as the first time takes twice as long
+        parser, words = options.get_training_parser(), ["data", "--arch=transformer"]
+        args = options.parse_args_and_arch(parser, words)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what warns here would not warn again
+            utils.convert_namespace_to_omegaconf(args)
     return calls
+
+
+def keep_what_is_parsed() -> None:
+    """From here on, hydra parses each of fairseq's settings once, and copies no store that it only reads."""
+    from hydra._internal import config_repository
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parse, kept = OverridesParser.parse_rule, {}
+
+    def parse_once(self: Any, *words: str) -> Any:
+        if words not in kept:
+            kept[words] = parse(self, *words)
+        return copy.copy(kept[words])
+
+    OverridesParser.parse_rule = parse_once
+    config_repository.copy = SimpleNamespace(deepcopy=copy.copy)
 
 
 class _SetUpLogging:
@@ -204,7 +234,8 @@ def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict
     try:
         if request["name"] == PYTHON:
             sys.argv = request["arguments"]
-            sys.path[0] = str(Path(sys.argv[0]).parent)
+            own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+            sys.path[:1] = [str(Path(sys.argv[0]).parent), *filter(None, own)]
             runpy.run_path(sys.argv[0], run_name="__main__")
             return 0
         (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])

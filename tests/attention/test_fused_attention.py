@@ -1,6 +1,7 @@
 """Attention on a kernel that fuses its parts, against the same with its parts apart."""
 
 import importlib.util
+from itertools import product
 
 import pytest
 import torch
@@ -16,11 +17,10 @@ from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
 from tests.attention.test_multihead import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.kernels.native.support import can_build, needs_compiler
-from tests.support import TEMPERED, build_model
+from tests.support import MAPPINGS, build_model
 
 APART = "sparsemax|entmax|softmax|entmax"
 HOT = "sparsemax:temperature=2|entmax:temperature=learned|softmax:temperature=0.5|entmax"
-BACKENDS = [kernels.NATIVE, kernels.TRITON]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -58,7 +58,7 @@ def with_gradients(module, *arguments):
     return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture
 def backend(request):
     if request.param == kernels.NATIVE and not can_build():
         pytest.skip("there is no C compiler")
@@ -69,15 +69,13 @@ def backend(request):
     return request.param
 
 
-@every_kind
 @pytest.mark.parametrize(
-    ("backend", "mapping"),
+    ("backend", "mapping", "kind"),
     [
-        *(
-            (kernels.NATIVE, mapping)
-            for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2", "entmax", TEMPERED)
-        ),
-        *((backend, mapping) for backend in BACKENDS for mapping in (APART, HOT)),
+        *product([kernels.NATIVE], [*MAPPINGS[1:], APART, HOT], KINDS),
+        # Seconds each, in Triton's interpreter
+        *((kernels.TRITON, HOT, kind) for kind in ("encoder-self", "cross")),
+        (kernels.TRITON, APART, "decoder-self"),
     ],
     indirect=["backend"],
 )

@@ -6,7 +6,6 @@ stub.py LOG COMMAND ARGUMENT...
 import json
 import struct
 import sys
-import zipfile
 from pathlib import Path
 
 HEADS = {"encoder-self": "2,1", "decoder-self": "1,2", "cross": "2,2"}
@@ -56,6 +55,8 @@ def preprocess(words: list[str]) -> None:
 
 
 def train(words: list[str]) -> None:
+    import zipfile  # takes as long as the rest of the stub
+
     folder = Path(value(words, "--save-dir"))
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("checkpoint_best.pt", "checkpoint_last.pt"):

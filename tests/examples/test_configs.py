@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.commands import ROOT, USER_DIR, run
+from tests.commands import ROOT, hydra_train
 from tests.examples.dry_runs import EXAMPLES
 
 SIDES = ("encoder", "decoder")
@@ -97,16 +97,12 @@ def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list
 @pytest.mark.slow
 def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
     sizes = [f"{side}_{part}" for side in SIDES for part in ("embed_dim", "ffn_embed_dim")]
-    run(
-        "fairseq-hydra-train",
-        *("--config-dir", EXAMPLES / "wmt_en_ru" / "configs", "--config-name", "prune"),
-        *(f"common.user_dir={USER_DIR}", "common.cpu=true", f"task.data={data / 'bin'}"),
+    hydra_train(
+        *(data, tmp_path / "saved", "wmt_en_ru", "prune", "optimization.max_update=4"),
         *("task.source_lang=es", "task.target_lang=en", "checkpoint.finetune_from_model=null"),
-        *(f"checkpoint.save_dir={tmp_path / 'saved'}", "optimization.max_update=4"),
         *("dataset.max_tokens=1000", "dataset.validate_interval_updates=2"),
         *("criterion.l0_warmup_updates=1", "criterion.decide_heads_at=2"),
         "criterion.target_heads='encoder-self=1,decoder-self=2,cross=3'",
         *(f"+model.{size}=32" for size in sizes),
-        cwd=tmp_path,
     )
     assert (tmp_path / "saved" / "checkpoint_best.pt").exists()

@@ -36,15 +36,15 @@ every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 
 
 @every_case
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
-def test_it_equals_the_reference_for_every_pair_of_parameters(case, dtype, tolerance):
+def test_it_equals_the_reference_for_every_pair_of_parameters(case):
     for shape in case.shapes:
         for strength in case.strengths:
             for keys, scale in ((1, 1.0), (2, 1.0), (9, 0.3), (40, 4.0)):
                 scores = random_rows(3, keys, scale, seed=keys)
-                probs = case.function(scores.to(dtype), shape, strength)
-                error = largest_error(probs, case.truth(scores, shape, strength))
-                assert error <= tolerance * size_of(scores), (shape, strength, keys)
+                truth = case.truth(scores, shape, strength)
+                for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+                    error = largest_error(case.function(scores.to(dtype), shape, strength), truth)
+                    assert error <= tolerance * size_of(scores), (shape, strength, keys)
 
 
 @every_case
@@ -130,9 +130,9 @@ def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
 
 
 @every_case
-@pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((3, 1), 1.5), ((2, 3, 1), 0.3)])
+@pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((2, 1), 1.5), ((2, 2, 1), 0.3)])
 def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
-    scores = random_rows(6, 5, scale, seed=1).view(2, 3, 5).requires_grad_()
+    scores = random_rows(4, 5, scale, seed=1).view(2, 2, 5).requires_grad_()
     inputs = (
         scores,
         *(torch.full(shape, x, dtype=torch.float64, requires_grad=True) for x in case[-2:]),

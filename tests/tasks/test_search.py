@@ -87,8 +87,7 @@ def assert_same(found, expected):
     torch.testing.assert_close(scores, wanted, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("beam", [1, 2, 5])
-@pytest.mark.parametrize("mapping", ["softmax", "entmax15", "sparsemax"])
+@pytest.mark.parametrize(("mapping", "beam"), [("softmax", 2), ("entmax15", 1), ("sparsemax", 5)])
 def test_a_search_for_summaries_finds_what_a_plain_decoder_finds(mapping, beam):
     options = {**SUMMARIES, "no_repeat_ngram_except": FULL_STOP, "beam": beam}
     models = [model(mapping)]
@@ -120,7 +119,7 @@ def test_each_option_does_what_it_does_in_a_plain_decoder(options):
     assert found != search_with_fairseq(models, {"nbest": 5})
 
 
-@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("beam", [1, 5])
 def test_two_models_search_with_the_mean_of_their_attention(beam):
     models = [model(), model("sparsemax", seed=2)]
     options = {**SUMMARIES, "beam": beam, "temperature": 1.3}
