@@ -105,6 +105,22 @@ def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tm
     assert list(hypotheses(interactive.stdout).values()) == [translated["H-0"]]
 
 
+def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
+    results = []
+    for arch, options in (
+        ("transformer", []),
+        ("entmax_transformer", ["--attn-mapping=softmax"]),
+    ):
+        folder = tmp_path / arch
+        result = train(data, folder, *options, "--max-epoch=1", "--dropout=0.1", arch=arch)
+        losses = [record["loss"] for record in logged(result, "train_inner")]
+        assert len(losses) > 3
+        valid = logged(result, "valid")[-1]["valid_loss"]
+        translated = hypotheses(generate(data, folder / "checkpoint_best.pt").stdout)
+        results.append((losses, valid, translated))
+    assert results[0] == results[1]
+
+
 def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without(data, tmp_path):
     without, beside = (tmp_path / name / "checkpoint_last.pt" for name in ("without", "beside"))
     options = ["--max-tokens=400", "--store-ema", "--ema-decay=0.9"]
