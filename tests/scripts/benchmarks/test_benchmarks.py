@@ -43,8 +43,6 @@ def report_of(name, monkeypatch, tmp_path, *words):
 def test_every_contender_is_timed_printed_and_written(
     name, words, field, rows, monkeypatch, tmp_path, capsys
 ):
-    if name == "copying":
-        monkeypatch.setattr(load(name, monkeypatch), "SIZE", {"layers": 1, "embed_dim": 32})
     report = report_of(name, monkeypatch, tmp_path, *words)
     found = report.get("results") or report["models"]
     assert len(found) == rows
