@@ -99,15 +99,6 @@ class Mapping(nn.Module):
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
         raise NotImplementedError
 
-    def rise_over(self, updates: Any) -> None:
-        """Have :attr:`risen` go from 0 to 1 in so many updates of a training; 0 for no rise.
-
-        As ``warmup`` in a text; :meth:`forward` then gives softmax at 0.
-        """
-        length = check_warmup(updates)
-        if length:
-            self.rise = Rise(length)
-
     @property
     def risen(self) -> float:
         """How far it has risen from softmax, 0, to itself, 1."""

@@ -50,7 +50,7 @@ class Entmax(OfHeads):
     optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
     2016), at 1.5 the 1.5-entmax of Peters et al. 2019. With a strength of total variation or of
     OSCAR it is fusedmax or oscarmax with any alpha (Niculae and Blondel 2017); a learned strength
-    is ``softplus(l)``. With a warmup (:meth:`rise_over`) alpha rises from 1 to its value, and a strength
+    is ``softplus(l)``. With a warmup (``warmup`` in its text) alpha rises from 1 to its value, and a strength
     from 0: at a share ``s`` of its updates alpha is ``1 + s (alpha - 1)``.
 
     Args:

@@ -27,7 +27,7 @@ class SqPNormMax(OfHeads):
     """sq-pnorm-max (Niculae and Blondel 2017), with p fixed or learned.
 
     A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does. Softmax is no
-    sq-pnorm-max of any p and gamma, so at a share ``s`` of a warmup (:meth:`rise_over`) it is ``s`` of the
+    sq-pnorm-max of any p and gamma, so at a share ``s`` of a warmup (``warmup`` in its text) it is ``s`` of the
     mapping and ``1 - s`` of softmax.
 
     Args:
