@@ -96,9 +96,7 @@ def folder_of_server() -> Path:
     )
 
     def stop() -> None:
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait()
+        server.communicate(b"end")  # that its input is closed, processes forked since would hide
         folder.cleanup()
 
     atexit.register(stop)
