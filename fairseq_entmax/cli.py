@@ -91,6 +91,8 @@ def _run(words: list[str]) -> int:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
             raise  # nothing that the user could install
         text = f"there is not enough memory {error}" if isinstance(error, MemoryError) else error
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            text = f"{error.filename}: {error.strerror}"
         print(f"fairseq-entmax {command}: {text}", file=sys.stderr)
         return 1
     return 0

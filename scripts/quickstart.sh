@@ -62,7 +62,7 @@ require_plain_path --output "$output"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
-say "quickstart: installs fairseq-entmax in $venv, trains a small Transformer on 29,076 verses ($epochs epochs), translates 1,000 and draws a report (some 20 minutes a model on two idle CPU cores)"
+say "quickstart: installs fairseq-entmax in $venv, trains a small Transformer on 29,076 verses ($epochs epochs), translates 1,000 and draws a report (some $((4 * epochs)) minutes a model on two idle CPU cores)"
 if [[ $device == gpu ]]; then export TORCH_BUILD=${TORCH_BUILD:-cuda}; fi
 ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH

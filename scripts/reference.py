@@ -3,13 +3,16 @@
 
 import argparse
 import contextlib
+import functools
 import io
 import os
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterionConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks.translation import TranslationConfig
@@ -26,8 +29,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 TOP = """\
 # Every command and option
 
-This page is what the commands print with `--help`. `scripts/reference.py` writes it. The options of models stand in a
-[shorter table](options.md), too.
+This page is what `fairseq-entmax` and its commands print with `--help`, and what this project adds to `fairseq-train`.
+`scripts/reference.py` writes it. The options of models stand in a [shorter table](options.md), too. The scripts of
+[recipes](recipes.md) have a `--help` of their own.
 """
 # Heading: the options, and those of fairseq's that they bring along
 CLASSES = {
@@ -57,8 +61,11 @@ def model_options(features: config.Features) -> str:
 
 def class_options(options: Any, stock: Any) -> str:
     """The options of a dataclass, without those of fairseq's."""
+    gated = [f"{name}_with_head_l0" for name in CRITERION_REGISTRY]
+    gated = [name for name in gated if name in CRITERION_REGISTRY]
     parser = argparse.ArgumentParser(
         usage=argparse.SUPPRESS,
+        description=f"criterions: {', '.join(sorted(gated))}" if options is HeadL0Options else None,
         add_help=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -67,6 +74,8 @@ def class_options(options: Any, stock: Any) -> str:
     for action in parser._actions:
         if action.dest in left_out:
             action.help = argparse.SUPPRESS
+        if action.nargs != 0:
+            action.metavar = "VALUE"
         if action.default == "":
             action.default = argparse.SUPPRESS  # no "(default: )"
     return parser.format_help()
@@ -74,7 +83,8 @@ def class_options(options: Any, stock: Any) -> str:
 
 def page() -> str:
     """The whole page."""
-    with mock.patch.dict(os.environ, COLUMNS="100"):
+    whole_names = functools.partial(textwrap.wrap, break_on_hyphens=False)
+    with mock.patch.dict(os.environ, COLUMNS="100"), mock.patch("textwrap.wrap", whole_names):
         blocks = {"`fairseq-entmax`": command_help()}
         names = ["user-dir", "alpha", *cli.MODULES, "tag", "prune"]
         names += ["oov vocabulary", "oov mark", "oov restore"]

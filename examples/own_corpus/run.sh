@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From two text files to BLEU: subwords, training, translations, scores side by side, a report.
+# From two text files to a report: subwords, training, translations, scores side by side, a report.
 #
 #   run.sh --source FILE --target FILE [options] [-- options of fairseq-train]
 #
