@@ -98,7 +98,8 @@ def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
 
 def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
     dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
-    dry("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
+    command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
+    dry(*command)
     calls = dry.calls()
     models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
     small = f"{models}cross-sqpnormmax sparse-encoder".split()
@@ -111,3 +112,5 @@ def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) ->
     ablated = " ".join(called(calls, "fairseq-entmax", "ablate"))
     assert sorted(re.findall("--scores (\\S+)", ablated)) == ["loss", "loss,bleu"]
     assert any("--cross-attn-mapping oscarmax" in call for call in called(calls, "fairseq-train"))
+    dry(*command)
+    assert called(dry.calls(), "fairseq-train") == []

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 
 import yaml
 
@@ -30,3 +31,10 @@ def test_every_name_of_the_page_of_python_is_there():
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     for module, name in re.findall(r"(?m)^::: (.+)\.(\w+)$", page):
         assert hasattr(importlib.import_module(module), name)
+
+
+def test_the_command_says_what_it_does():
+    script = ROOT / "scripts" / "docs.sh"
+    subprocess.run(["bash", "-n", script], check=True)
+    result = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("Makes the site of the documentation")
