@@ -9,7 +9,15 @@ from contextlib import contextmanager
 from typing import Any
 
 SHORT = 3.0  # seconds in which nothing is said
-RAREST = 30.0  # seconds between two lines where nobody watches, as in a log file
+RAREST = 60.0  # seconds between two lines where nobody watches, as in a log file
+
+
+def duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours} h " if hours else "") + f"{minutes} min"
 
 
 def watched(
@@ -24,14 +32,22 @@ def watched(
     ``what`` is the work, such as ``relevance``, and ``unit`` what an item is, such as ``sentences``."""
     from tqdm import tqdm
 
-    return tqdm(
+    class Lines(tqdm):
+        def display(self, msg: str | None = None, pos: int | None = None) -> None:
+            if msg is None and self.n:  # an empty message wipes a bar
+                remaining = self.format_dict["elapsed"] * (self.total - self.n) / self.n
+                done = f"{self.desc.removesuffix(': ')}: {self.n:,} of {self.total:,}{self.unit}"
+                print(f"{done}, {duration(remaining)} left", file=sys.stderr, flush=True)
+
+    watched = sys.stderr.isatty()
+    return (tqdm if watched else Lines)(
         items,
         what,
         total,
         leave=False,
         file=sys.stderr,
         miniters=1,
-        mininterval=0.2 if sys.stderr.isatty() else RAREST,
+        mininterval=0.2 if watched else RAREST,
         disable=not is_shown,
         delay=SHORT,
         unit=f" {unit}",

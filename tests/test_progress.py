@@ -20,5 +20,11 @@ def test_long_work_says_how_far_it_is_if_it_may(is_shown, capsys, monkeypatch):
         shown.update(2)
         shown.update(1)
     output = capsys.readouterr().err
-    assert ("work" in output) == is_shown
-    assert ("3/4" in output) == is_shown
+    assert ("work: 3 of 4 items, less than a minute left\n" in output) == is_shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(29, "less than a minute"), (31, "1 min"), (3600, "1 h 0 min")]
+)
+def test_a_duration_is_in_minutes(seconds, text):
+    assert progress.duration(seconds) == text

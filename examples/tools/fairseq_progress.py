@@ -19,20 +19,13 @@ from typing import cast
 
 from training_logs import LINE
 
-RAREST = 60.0  # seconds between two lines where nobody watches
+from fairseq_entmax.progress import RAREST, duration
+
 OF_EPOCH = re.compile(r"epoch (\d+): +\d+ / (\d+)")
 UPDATES = re.compile(r"num_updates[ =](\d+)")
 VALID = re.compile(r"\| valid \|.*?\| (?:nll_)?loss ([\d.]+).*\| num_updates (\d+)")
 OF_BATCHES = re.compile(r": +(\d+) / (\d+) wps=")  # of fairseq-generate
 SHOWN = re.compile(r"\| (WARNING|ERROR|CRITICAL) \||\| INFO \| fairseq_entmax")
-
-
-def duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "less than a minute"
-    hours, minutes = divmod(minutes, 60)
-    return (f"{hours} h " if hours else "") + f"{minutes} min"
 
 
 def show(text: str, stays: bool) -> None:
