@@ -97,8 +97,10 @@ class CheckpointModel:
 def read_model(path: str) -> CheckpointModel:
     """Read which model is in a checkpoint; nothing in it is run."""
     if not os.path.isfile(path):
-        problem = "is no file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"there is no checkpoint {path}, it {problem}")
+        is_there = os.path.exists(path)
+        raise FileNotFoundError(
+            f"{path} is no file" if is_there else f"there is no checkpoint {path}"
+        )
     return model_of_state(checkpoints.load_checkpoint(path), path)
 
 
