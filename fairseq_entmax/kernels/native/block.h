@@ -6,8 +6,10 @@
 #define LEAST_EPSILON 1e-9f
 /* How far from 1 the sum of a row may stay; the gradient for alpha needs the digits */
 #define TOLERANCE 2e-7f
-/* How far it may be from there before the last step, whose error is about the square of that */
-#define CLOSE 1e-5f
+/* How far it may be from there before the last step, at least and at most: the step's error is about the cube of
+ * that, and of a key at the edge of the support the power 1 / epsilon */
+#define LEAST_CLOSE 1e-5f
+#define MOST_CLOSE 3e-3f
 /* Steps of Halley's method, before only Newton's is trusted */
 #define MOST_HALLEY 4
 /* Sums are made of partial sums of so many numbers, for the digits of long rows */
@@ -93,11 +95,10 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
     return sums;
 }
 
-/* Where to start. With m kept keys, and mean and variance of epsilon distance over them, the norm of u
- * is m^epsilon (mean u + (1 / epsilon - 1) variance / (2 mean u)) to second order, and 1 at the root.
- * Where the scores vary too much for that, the inequality of power means gives a bound on the left of
- * the root, mean u <= m^-epsilon. On its right, where nothing may be left of the row, the largest u
- * of all is m^-epsilon; that is the most it can be. */
+/* Where to start: at the mean of u, in units of m^-epsilon for m kept keys. With r = epsilon (1 - epsilon) variance of
+ * the distances in squares of the unit it is 1 - r / 2 to second order, and about (1 - y) exp(y / 2) where y exp(y) =
+ * r, as Laplace's method has it for normal scores. At most it is 1 (power means), at the right of the root. There the
+ * largest u of all is one unit; a threshold cannot be above. */
 static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
@@ -109,11 +110,11 @@ static inline vec first_tau(const Block *block, vec epsilon, vec *most)
         sum += distance;
         squares += distance * distance;
     }
-    vec mean = sum / count, variance = squares / count - mean * mean;
-    vec rest = bound * bound - 2.0f * (epsilon - epsilon * epsilon) * variance;
-    rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
-    rest = root_of(rest);
-    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest);
+    vec mean = sum / count, variance = greater(squares / count - mean * mean, all(0.0f));
+    vec r = lesser((epsilon - epsilon * epsilon) * variance / (bound * bound), all(2.0f));
+    vec y = r / (1.0f + r), newton = r * exp2_of(y * -LOG2_E);
+    y += (newton - y) / (1.0f + newton);
+    vec tau = 1.0f + epsilon * mean - bound * (1.0f - y) * exp2_of(y * (0.5f * LOG2_E));
     *most = one_minus_exp(log_count * epsilon * LN_2); /* with the digits of a small epsilon */
     tau = WHERE(tau < *most, tau, *most);
     return ZERO_UNLESS(tau > 0.0f, tau);
@@ -168,15 +169,18 @@ static inline vec next_step(Sums sums, vec epsilon, int step)
     return newton / (1.0f - bend);
 }
 
-/* Powers at a threshold that is close to the root to probabilities, by a last step that is a line for each */
+/* Powers at a threshold that is close to the root to probabilities, by a last step of second order for each */
 static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 {
     const vec *restrict distances = block->array[DISTANCES];
     vec *restrict q = block->array[POWERS], excess = ZERO_UNLESS(sums.total > 0.0f, sums.total - 1.0f);
-    vec step = excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
+    vec slope = WHERE(sums.slope > 0.0f, sums.slope, all(1.0f)), step = excess / slope, half = 0.5f - 0.5f * epsilon;
+    for (int i = 0; i < 2; i++) step = excess / (slope - half * sums.curve * step);
+    vec least = epsilon * step, bend = half * step * step;
     for (long i = 0; i < block->length; i++) {
-        vec base = distances[i] * epsilon - tau, u = (1.0f + base) - step; /* so u keeps its digits */
-        q[i] = ZERO_UNLESS(u > 0.0f, q[i] * u);
+        vec base = distances[i] * epsilon - tau, u = 1.0f + base;
+        vec moved = (u - step) + bend * about_inverse(greater(u, all(LEAST_BASE)));
+        q[i] = ZERO_UNLESS((u > least) & (moved > 0.0f), q[i] * moved);
     }
 }
 
@@ -185,13 +189,14 @@ static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 static inline void solve(const Block *block, vec epsilon, ivec has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
-    vec most, tau = first_tau(block, epsilon, &most);
+    vec most, tau = first_tau(block, epsilon, &most), close = exp2_of(epsilon * -23.0f);
+    close = lesser(greater(close, all(LEAST_CLOSE)), all(MOST_CLOSE));
     Sums sums;
     for (int step = 0;; step++) {
         sums = evaluate(block, epsilon, tau, is_half, is_one);
-        ivec far = sums.total > 1.0f + CLOSE;
+        ivec far = sums.total > 1.0f + close;
         /* Behind the root, where rounding or Halley's method has led; back is below it */
-        if (step <= MOST_HALLEY) far |= (sums.total < 1.0f - CLOSE) & (sums.total > 0.0f);
+        if (step <= MOST_HALLEY) far |= (sums.total < 1.0f - close) & (sums.total > 0.0f);
         if (step == MOST_ITERATIONS || !any(far)) break;
         vec moved = lesser(tau + next_step(sums, epsilon, step), most);
         if (step > MOST_HALLEY) far &= moved > tau;
