@@ -20,7 +20,6 @@ TEXTS = {
         [entmax(z[:, head], 1 + s * e) for head, e in enumerate((0, 1, 0, 0.5))], 1
     ),
 }
-NUMBERS = {"alpha": 1.0, "tv": 0.0}
 
 
 def build(text, warmup=8):

@@ -153,10 +153,9 @@ static inline void balance(const Block *block, vec epsilon, ivec has_ties, vec s
     }
 }
 
-/* How far the threshold has to move from where the sums are of. The norm of u, total^epsilon, is convex in it and
- * close to a line: Newton's method never leads from below above the root, and Halley's, which knows how much it
- * bends, has three times the digits after each step. 1 - total^-epsilon is taken from the root of the total, r, as
- * the Pade approximant [2/2] of 1 - r^-power about 1. */
+/* How far the threshold has to move from where the sums are of. The norm of u, total^epsilon, is convex in it and close
+ * to a line: Newton's method never leads from below above the root, and Halley's, which knows how much it bends, has
+ * three times the digits after each step. 1 - total^-epsilon is 1 - r^-power of the total's root r, by Pade [2/2]. */
 static inline vec next_step(Sums sums, vec epsilon, int step)
 {
     vec power = 2.0f * epsilon, excess = (sums.total - 1.0f) / (1.0f + root_of(sums.total));
