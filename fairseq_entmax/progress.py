@@ -1,4 +1,4 @@
-"""How far long work is, on standard error; work that is done in three seconds says nothing."""
+"""How far long work is, on standard error: after three seconds a bar on a terminal, elsewhere a line a minute."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ require_plain_path --output "$output"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
-say "quickstart: installs fairseq-entmax in $venv, trains a small Transformer on 29,076 verses ($epochs epochs), translates 1,000 and draws a report (some $((4 * epochs)) minutes a model on two idle CPU cores)"
+models=1
+if $compare; then models=3; fi
+say "quickstart: installs fairseq-entmax in $venv, trains on 29,076 verses ($models model(s), $epochs epochs), translates 1,000 and draws a report: some $((4 * epochs * models)) minutes on two idle CPU cores; how long it takes here is said once training has begun"
 if [[ $device == gpu ]]; then export TORCH_BUILD=${TORCH_BUILD:-cuda}; fi
 ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary
 
-from fairseq_entmax import cli
+from fairseq_entmax import cli, progress
 from fairseq_entmax.analysis import (
     decode_weights,
     document,
@@ -80,6 +81,18 @@ def analysis(data, models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysis")
     assert analyze(data, models, folder) == 0
     return read(folder)
+
+
+def test_long_work_says_how_far_it_is(data, models, tmp_path, monkeypatch, capsys):
+    for name in ("SHORT", "RAREST"):
+        monkeypatch.setattr(progress, name, 0)
+    given = [f"{data}/bin", f"--path={models[0]}", "--cpu", "--num-workers=0"]
+    assert (
+        cli.main(["analyze", *given, f"--output={tmp_path}", "--measures=density,relevance"]) == 0
+    )
+    shown = capsys.readouterr().err
+    assert re.search(r"analyse 'valid': (\d+) of \1 batches, less than a minute left\n", shown)
+    assert "relevance: 40 of 40 sentences, less than a minute left\n" in shown
 
 
 def texts_of(data):

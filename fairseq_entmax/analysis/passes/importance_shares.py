@@ -20,6 +20,7 @@ from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 from fairseq_entmax.analysis.models.loaded import LoadedModel
+from fairseq_entmax.progress import watched
 
 # Sentences before the first look at the standard error, which is itself an estimate, and between
 # two looks
@@ -133,6 +134,9 @@ def shares_of(
         return samples(dataset, [seen[n] for n in block], tables.device, at_once, args.max_tokens)
 
     needed = until_precise(measure, sums, blocks, batches)
-    for sample in loading.with_progress(args, needed, measure.name):
-        sums.update(measure.importance(loaded.model, sample))
+    most, shown = sum(map(len, blocks)), loading.shows_progress(args)
+    with watched(None, measure.name, most, shown, "sentences") as progress:
+        for sample in needed:
+            sums.update(measure.importance(loaded.model, sample))
+            progress.update(len(sample["id"]))
     return sums.shares()

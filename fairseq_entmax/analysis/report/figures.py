@@ -21,6 +21,7 @@ from fairseq_entmax.analysis.report import (
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, vl_convert
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, remaining_heads
 from fairseq_entmax.files import check_target
+from fairseq_entmax.progress import watched
 
 _NAMED = 12
 _DRAWN = (
@@ -99,7 +100,7 @@ def drawn(files: Dictionary[Path, tuple[Drawable, str]]) -> dict[Path, bytes]:
     """What goes into each file."""
     contents = {}
     specs: dict[str, dict[str, Any]] = {}
-    for file, (figure, name) in files.items():
+    for file, (figure, name) in watched(files.items(), "figures", unit="files"):
         if figure.name not in specs:
             # The files of a figure follow each other: one specification at a time
             specs = {figure.name: figure.draw().for_paper()}
