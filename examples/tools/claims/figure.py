@@ -57,9 +57,11 @@ def draw(corpora: Iterable[Corpus], target: Path) -> None:
     """Write the figure as SVG or PNG, by the name of the file. Needs the extra "report"."""
     import altair
 
-    scale = {name_of(mapping): colour for mapping, colour in COLOURS.items()}
+    shown = points(corpora)
+    names = {one["mapping"] for one in shown}
+    scale = {name_of(one): colour for one, colour in COLOURS.items() if name_of(one) in names}
     chart = (
-        altair.Chart(altair.Data(values=points(corpora)), width=260, height=200)
+        altair.Chart(altair.Data(values=shown), width=260, height=200)
         .mark_point(filled=True, size=70, opacity=0.8)
         .encode(
             x=altair.X("density:Q", title="keys with a weight, mean over heads").scale(
@@ -75,5 +77,6 @@ def draw(corpora: Iterable[Corpus], target: Path) -> None:
         )
         .facet(column=altair.Column("setting:N", title=None))
         .resolve_scale(y="independent")
+        .configure(padding={"left": 5, "top": 5, "bottom": 5, "right": 45})  # for wider letters
     )
     chart.save(str(target))
