@@ -28,6 +28,7 @@ from fairseq_entmax.analysis.document.model_entries import model_entry
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
+from fairseq_entmax.progress import watched
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,8 @@ def record(study: Study) -> Recorded:
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
-    for sample in loading.with_progress(args, batches, f"analyse '{args.gen_subset}'"):
+    what, is_shown = f"analyse '{args.gen_subset}'", loading.shows_progress(args)
+    for sample in watched(batches, what, is_shown=is_shown, unit="batches"):
         if not sample:
             continue
         sample = on_device(sample, study.tables.device)

@@ -20,7 +20,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis.data import data_types
 from fairseq_entmax.error_messages import reason
-from fairseq_entmax.progress import watched
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -191,11 +190,6 @@ def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Seq
 def _max_positions(task: Any, models: Sequence[Any]) -> Any:
     positions = (model.max_positions() for model in models)
     return utils.resolve_max_positions(task.max_positions(), *positions)
-
-
-def with_progress(args: Namespace, iterable: Any, what: str) -> Any:
-    """Iterate over something, and say how far that is, if it takes long and may be said."""
-    return watched(iterable, what, is_shown=shows_progress(args), unit="batches")
 
 
 def shows_progress(args: Namespace) -> bool:
