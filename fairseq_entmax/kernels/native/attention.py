@@ -9,7 +9,6 @@ C code is ``attention_support.h`` and ``attention_rows.h``, for short rows ``att
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import struct
 from collections.abc import Sequence
@@ -28,8 +27,6 @@ from fairseq_entmax.kernels.inputs import (
 )
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
-# For the support of so few keys there is room from the start: it need not be put together
-FEW_KEYS = 160
 # No more than twice what is needed stays, where it is for more keys of all queries than these
 _MUCH = 2**16
 
@@ -93,14 +90,11 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     _, heads, _, keys, head_dim = sizes
     output, epsilon = _empty_like(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
     blocks, threads = _blocks_and_threads(sizes)
-    starts = support = pieces = None
-    failed = 0
+    starts = support = None
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
-        if keys <= FEW_KEYS:
-            support = _empty(blocks * lanes() * keys)
-        else:
-            pieces = (ctypes.c_void_p * max(blocks, 1))()
+        # Room for all keys, of which only what is written to becomes memory
+        support = torch.empty((2, blocks * lanes() * keys), dtype=torch.int32)
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
@@ -108,25 +102,14 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         failed = library().entmax_attention_forward(
             _shape(sizes, settings, epsilon, padding, mask),
             b"".join([_matrices(one, head_dim) for one in (*inputs[:3], output)]),
-            *(_places(starts, support), pieces, threads),
+            *(_places(starts, support), threads),
         )
-    if starts is None:
         check(failed)
+    if starts is None or support is None:
         return output, ()
-    if pieces is not None:
-        support = _empty(0 if failed else int(starts[-1]))
-        places = _places(starts, None if failed else support)
-        library().entmax_attention_take(pieces, places, len(pieces))
-    check(failed)
-    assert support is not None
     if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
         support = support.narrow(1, 0, int(starts[-1])).clone()
     return output, (starts, support)
-
-
-def _empty(number: int) -> Tensor:
-    """Room for so many keys and their probabilities."""
-    return torch.empty((2, number), dtype=torch.int32)
 
 
 def _places(starts: Tensor | None, support: Tensor | None) -> bytes:

@@ -7,8 +7,8 @@
 #define FEW_TO_PACK 160
 /* Rows in which no query has one key in so many left are lists */
 #define FEWER 2
-/* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
-#define MOST_PASSES 3
+/* Passes that drop keys before Newton's method, and the share of keys that makes another after two worth it */
+#define MOST_PASSES 4
 #define WORTH 8
 
 /* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
@@ -27,17 +27,11 @@ static inline vec bound_of(vec sum, vec m, vec epsilon)
  * have a row. Returns which of these have NaN or infinity. */
 static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
 {
-    vec *x = block->array[DISTANCES], least = -1.0f / epsilon, sum = {0};
-    ivec broken = subtract_tops(x, number, there) & there, counts = {0};
-    for (long i = 0; i < number; i++) {
-        ivec can = x[i] > least;
-        counts -= can;
-        sum += ZERO_UNLESS(can, x[i]);
-        x[i] = WHERE(can, x[i], all(-INFINITY));
-    }
-    float before = 0, left = sum_of(__builtin_convertvector(counts, vec));
-    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
-        vec bound = greater(bound_of(sum, __builtin_convertvector(counts, vec), epsilon), least);
+    vec *x = block->array[DISTANCES], least = -1.0f / epsilon, bound = least, sum;
+    ivec broken = subtract_tops(x, number, there) & there, counts;
+    float before = 0, left = 0;
+    for (int pass = 0; pass < MOST_PASSES && (pass < 2 || WORTH * (before - left) > before); pass++) {
+        if (pass > 0) bound = greater(bound_of(sum, __builtin_convertvector(counts, vec), epsilon), least);
         counts = (ivec){0}, sum = all(0.0f);
         for (long i = 0; i < number; i++) {
             ivec can = x[i] > bound;

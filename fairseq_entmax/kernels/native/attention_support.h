@@ -176,29 +176,42 @@ static inline long keep_places(const float *values, const int32_t *given, long n
     return count;
 }
 
-/* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
+/* Whether all keys of all rows can have a probability: a look that costs less than to keep them */
+static int keeps_all(const Rows *rows, long number, vec top, vec epsilon)
+{
+    vec farthest[LANES], sums[LANES], least = -1.0f / epsilon;
+    float tops[LANES];
+    memcpy(tops, &top, sizeof tops);
+    for (int k = 0; k < LANES; k++) {
+        farthest[k] = sums[k] = all(0.0f);
+        for (long i = 0; i < number; i += LANES) {
+            vec distance = all(tops[k]) - load_part(rows->rows + k * rows->row + i, number - i, tops[k]);
+            farthest[k] = greater(distance, farthest[k]);
+            sums[k] += distance;
+        }
+        if (any(farthest[k] >= -least)) return 0;
+    }
+    vec bound = greater(bound_of(-sum_across(sums), all((float)number), epsilon), least);
+    return !any(-top_across(farthest) <= bound);
+}
+
+/* Rows of scores to the distances, in lanes, of the keys that can have a probability: no threshold is below the largest
  * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
 static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 {
     int32_t *counts = rows->block.counts;
-    vec square[LANES], least = -1.0f / epsilon;
+    vec square[LANES], least = -1.0f / epsilon, bound = least;
     float tops[LANES], lowest[LANES];
     long before = 0, left = 0;
-    memset(counts, 0, sizeof rows->block.counts);
     for (int k = 0; k < LANES; k++)
         square[k] = k < count ? tops_of_row(rows->rows + k * rows->row, up_to_lanes(number)) : all(-INFINITY);
     vec top = top_across(square);
     ivec broken = top == INFINITY;
     memcpy(tops, &top, sizeof tops);
-    for (int k = 0; k < LANES; k++) {
-        float *row = rows->rows + k * rows->row;
-        square[k] = all(0.0f);
-        if (tops[k] == INFINITY || tops[k] == -INFINITY) continue;
-        counts[k] = keep_places(row, 0, number, tops[k], least[0], row, rows->places + k * rows->row, square + k);
-        left += counts[k];
-    }
-    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
-        vec bound = bound_of(sum_across(square), __builtin_convertvector(counts_of(&rows->block), vec), epsilon);
+    for (int k = 0; k < LANES; k++) counts[k] = tops[k] == INFINITY || tops[k] == -INFINITY ? 0 : number;
+    rows->is_dense = !any(counts_of(&rows->block) != (int32_t)number) && keeps_all(rows, number, top, epsilon);
+    for (int pass = 0; !rows->is_dense && pass < MOST_PASSES && (pass < 2 || WORTH * (before - left) > before); pass++) {
+        if (pass > 0) bound = bound_of(sum_across(square), __builtin_convertvector(counts_of(&rows->block), vec), epsilon);
         bound = greater(bound, least);
         memcpy(lowest, &bound, sizeof lowest);
         before = left, left = 0;
@@ -206,16 +219,17 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
             float *row = rows->rows + k * rows->row;
             int32_t *places = rows->places + k * rows->row;
             square[k] = all(0.0f);
-            counts[k] = keep_places(row, places, counts[k], 0.0f, lowest[k], row, places, square + k);
+            counts[k] = keep_places(row, pass ? places : 0, counts[k], pass ? 0.0f : tops[k], lowest[k], row, places, square + k);
             left += counts[k];
         }
     }
     for (int k = 0; k < LANES; k++) *(given_vec *)(rows->rows + k * rows->row + counts[k]) = all(-INFINITY);
+    to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
+    for (long i = 0; rows->is_dense && i < number; i++) rows->block.array[DISTANCES][i] -= top;
     return broken;
 }
 
-/* Scores of short rows, in lanes, to the distances of the keys that can have a probability. Returns which rows have
- * NaN or infinity. */
+/* Scores of short rows, in lanes, likewise */
 static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, int count, long number, vec epsilon)
 {
     vec *scores = rows->block.array[DISTANCES];
@@ -243,6 +257,7 @@ static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, 
         long left = keep_places(row, 0, number, 0.0f, -INFINITY, row, rows->places + k * rows->row, &sum);
         *(given_vec *)(row + left) = all(-INFINITY);
     }
+    to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
     return broken;
 }
 
@@ -259,10 +274,8 @@ static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first
         multiply(rows, count, shape->size, number);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
         broken = keep_rows(rows, count, number, epsilon);
-        rows->is_dense = !any(counts_of(&rows->block) != (int32_t)number);
     }
     broken |= without & has_keys(&rows->block);
-    if (!rows->is_short || !rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
     solve(&rows->block, epsilon, (ivec){0});
     for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
         rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);

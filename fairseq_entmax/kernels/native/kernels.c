@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #define MOST_ITERATIONS 20
 
@@ -102,17 +105,27 @@ int entmax_loss_backward(const Targets *targets, const float *grad, float *grad_
     return 0;
 }
 
+/* Asks for huge pages where the system gives them to who asks: half the time of writing a large array, once, goes into
+ * the faults of small ones */
+static void ask_for_huge_pages(void *memory, long bytes)
+{
+#ifdef MADV_HUGEPAGE
+    long page = 1L << 21, before = -(uintptr_t)memory & (page - 1);
+    if (bytes >= before + page) madvise((char *)memory + before, (bytes - before) & -page, MADV_HUGEPAGE);
+#endif
+}
+
 /* Attention. The work of the forward pass is cut into blocks of LANES queries, of one head after the other. The starts
- * of the support are null if there is no backward pass. Its keys and probabilities are written to if they are not null
- * and as long as all can be; else pieces, one for each block and null before, gets memory with those of its queries,
- * which entmax_attention_take frees. */
-int entmax_attention_forward(const Shape *shape, const Attention *of, const Support *support, void **pieces, int threads)
+ * of the support are null if there is no backward pass. Its keys and probabilities are as
+ * long as all can be, and adjacent: of that only what is written to becomes memory. */
+int entmax_attention_forward(const Shape *shape, const Attention *of, const Support *support, int threads)
 {
     int failed = 0;
     int32_t *keys = support->keys;
     long blocks = up_to_lanes(shape->queries) / LANES, all_blocks = shape->sentences * shape->heads * blocks;
     int64_t *starts = support->starts, *places = keys ? malloc((all_blocks + 1) * sizeof(int64_t)) : 0, end = 0;
     if (keys && !places) return 1;
+    if (keys) ask_for_huge_pages(keys, all_blocks * LANES * shape->keys * (sizeof(int32_t) + sizeof(float)));
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Rows rows;
@@ -124,9 +137,6 @@ int entmax_attention_forward(const Shape *shape, const Attention *of, const Supp
             /* What a thread finds is one piece, which begins where it is if all before has all keys */
             if (keys && place < 0) place = (int64_t)one * LANES * shape->keys;
             if (keys) places[one] = place, place = store_support(&rows, found, keys, support->probs, place);
-            else if (pieces && (pieces[one] = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)))))
-                store_support(&rows, found, pieces[one], (float *)pieces[one] + found, 0);
-            else failed |= pieces != 0;
             for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = rows.numbers[k];
         }
         free_rows(&rows);
@@ -142,21 +152,6 @@ int entmax_attention_forward(const Shape *shape, const Attention *of, const Supp
     }
     free(places);
     return failed;
-}
-
-/* Frees what entmax_attention_forward kept of its blocks, after a copy of the keys and probabilities to where each
- * of its queries starts, if the keys are not null. */
-int entmax_attention_take(void **pieces, const Support *support, long blocks)
-{
-    for (long one = 0; one < blocks; one++) {
-        if (support->keys && pieces[one]) {
-            int64_t start = support->starts[one * LANES], number = support->starts[(one + 1) * LANES] - start;
-            memcpy(support->keys + start, pieces[one], number * sizeof(int32_t));
-            memcpy(support->probs + start, (int32_t *)pieces[one] + number, number * sizeof(float));
-        }
-        free(pieces[one]);
-    }
-    return 0;
 }
 
 /* The gradients, from the support */

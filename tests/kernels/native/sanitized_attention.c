@@ -2,7 +2,6 @@
 
 #define SENTENCES 2
 #define HEADS 3
-#define ROOM_FROM_THE_START 160 /* as in attention.py */
 
 /* (sentences, positions, heads, size), as projections lie in memory */
 static Matrices positions_first(long positions, long size, float spread)
@@ -52,20 +51,12 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
     Shape shape = shape_of(of, padding, mask);
     long blocks = SENTENCES * HEADS * (up_to_lanes(of->queries) / LANES), most = blocks * LANES * of->keys;
     int64_t *starts = calloc(blocks * LANES + 1, sizeof(int64_t));
-    int has_room = of->keys <= ROOM_FROM_THE_START;
-    void **pieces = has_room ? 0 : calloc(blocks + 1, sizeof(void *));
-    int32_t *keys = has_room ? room(most * sizeof(int32_t)) : 0;
-    float *probs = has_room ? room(most * sizeof(float)) : 0;
+    int32_t *keys = room(most * (sizeof(int32_t) + sizeof(float)));
+    float *probs = (float *)(keys + most);
     Attention out = {inputs[0], inputs[1], inputs[2], positions_first(of->queries, of->size, 0)}, again = out;
-    check(!entmax_attention_forward(&shape, &out, &(Support){starts, keys, probs}, pieces, threads), "memory");
+    check(!entmax_attention_forward(&shape, &out, &(Support){starts, keys, probs}, threads), "memory");
     long total = starts[blocks * LANES];
     check(total >= 0 && total <= most, "the length of the support");
-    if (!has_room) {
-        keys = room(total * sizeof(int32_t));
-        probs = room(total * sizeof(float));
-        entmax_attention_take(pieces, &(Support){starts, keys, probs}, blocks);
-        free(pieces);
-    }
     /* As long as the support, not longer */
     int32_t *own_keys = room(total * sizeof(int32_t));
     float *own_probs = room(total * sizeof(float)), *for_scores = room(total * sizeof(float)),
@@ -81,14 +72,14 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
     check(!entmax_attention_backward(&without_masks, &gradients, &(Support){starts, own_keys, own_probs}, threads), "");
     /* And where no backward pass follows */
     again.output = positions_first(of->queries, of->size, 0);
-    check(!entmax_attention_forward(&shape, &again, &(Support){0}, 0, threads), "memory");
+    check(!entmax_attention_forward(&shape, &again, &(Support){0}, threads), "memory");
     check(are_equal(out.output.data, again.output.data, SENTENCES * HEADS * of->queries * of->size * sizeof(float)),
           "attention with and without what it keeps");
     results->output = out.output.data;
     results->for_query = gradients.for_query.data;
     results->for_key = gradients.for_key.data;
     results->for_value = gradients.for_value.data;
-    free(again.output.data), free(starts), free(keys), free(probs), free(own_keys), free(own_probs), free(for_scores);
+    free(again.output.data), free(starts), free(keys), free(own_keys), free(own_probs), free(for_scores);
     free(weights);
 }
 
