@@ -10,6 +10,9 @@ TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
 # The name by which the programs in tools/ speak of what went wrong
 RECIPE_PROGRAM=$(basename "$0")
 export RECIPE_PROGRAM
+# glibc gives large arrays back to the system and gets them again with each update, a sixth of a training on a CPU:
+# it keeps them, in huge pages
+export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4000000000}
 
 # --- messages ----------------------------------------------------------------
 

@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __linux__
 #include <sys/mman.h>
-#endif
 
 #define MOST_ITERATIONS 20
 
