@@ -113,14 +113,6 @@ static long attend_rows(const Shape *shape, Head head, long first, const Attenti
     return found;
 }
 
-/* The keys and probabilities of a support to a place in memory. Returns the place behind them. */
-static int64_t store_support(const Rows *rows, long found, int32_t *keys, float *probs, int64_t place)
-{
-    memcpy(keys + place, rows->keys, found * sizeof(int32_t));
-    memcpy(probs + place, rows->probs, found * sizeof(float));
-    return place + found;
-}
-
 /* --- backward ------------------------------------------------------------------------------ */
 
 /* rows[i] = queries[of[i]] y[keys[i]], where `of` is in the place of the keys of `rows`; of `size` numbers, and of

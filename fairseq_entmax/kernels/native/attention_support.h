@@ -176,23 +176,28 @@ static inline long keep_places(const float *values, const int32_t *given, long n
     return count;
 }
 
-/* Whether all keys of all rows can have a probability: a look that costs less than to keep them */
-static int keeps_all(const Rows *rows, long number, vec top, vec epsilon)
+/* Whether most keys of each row can have a probability, so that all are taken: a look that costs less than to keep them.
+ * Counts those that can. */
+static int keeps_most(Rows *rows, long number, const float *tops, vec epsilon)
 {
-    vec farthest[LANES], sums[LANES], least = -1.0f / epsilon;
-    float tops[LANES];
-    memcpy(tops, &top, sizeof tops);
-    for (int k = 0; k < LANES; k++) {
-        farthest[k] = sums[k] = all(0.0f);
-        for (long i = 0; i < number; i += LANES) {
-            vec distance = all(tops[k]) - load_part(rows->rows + k * rows->row + i, number - i, tops[k]);
-            farthest[k] = greater(distance, farthest[k]);
-            sums[k] += distance;
+    vec sums[LANES], least = -1.0f / epsilon, bound = least;
+    for (int pass = 0; pass < 2; pass++) {
+        float lowest[LANES];
+        memcpy(lowest, &bound, sizeof lowest);
+        for (int k = 0; k < LANES; k++) {
+            int32_t left = 0;
+            sums[k] = all(0.0f);
+            for (long i = 0; i < number; i += LANES) {
+                vec distance = vec_at(rows->rows + k * rows->row + i) - tops[k];
+                left += __builtin_popcount(bits_above(distance, all(lowest[k])));
+                sums[k] += ZERO_UNLESS(distance > lowest[k], distance);
+            }
+            if (4 * left < 3 * number) return 0; /* with fewer, lists are faster */
+            rows->block.counts[k] = left;
         }
-        if (any(farthest[k] >= -least)) return 0;
+        bound = greater(bound_of(sum_across(sums), kept_of(&rows->block), epsilon), least);
     }
-    vec bound = greater(bound_of(-sum_across(sums), all((float)number), epsilon), least);
-    return !any(-top_across(farthest) <= bound);
+    return 1;
 }
 
 /* Rows of scores to the distances, in lanes, of the keys that can have a probability: no threshold is below the largest
@@ -208,24 +213,29 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
     vec top = top_across(square);
     ivec broken = top == INFINITY;
     memcpy(tops, &top, sizeof tops);
+    rows->block.length = number;
+    rows->is_dense = !any((top == INFINITY) | (top == -INFINITY)) && keeps_most(rows, number, tops, epsilon);
+    if (rows->is_dense) {
+        rows_into_lanes(rows->rows, rows->row, LANES, number, 1.0f, rows->block.array[DISTANCES]);
+        for (long i = 0; i < number; i++) rows->block.array[DISTANCES][i] -= top;
+        return broken;
+    }
     for (int k = 0; k < LANES; k++) counts[k] = tops[k] == INFINITY || tops[k] == -INFINITY ? 0 : number;
-    rows->is_dense = !any(counts_of(&rows->block) != (int32_t)number) && keeps_all(rows, number, top, epsilon);
-    for (int pass = 0; !rows->is_dense && pass < MOST_PASSES && (pass < 2 || WORTH * (before - left) > before); pass++) {
-        if (pass > 0) bound = bound_of(sum_across(square), __builtin_convertvector(counts_of(&rows->block), vec), epsilon);
-        bound = greater(bound, least);
+    for (int pass = 0; pass < MOST_PASSES && (pass < 2 || WORTH * (before - left) > before); pass++) {
+        if (pass > 0) bound = greater(bound_of(sum_across(square), kept_of(&rows->block), epsilon), least);
         memcpy(lowest, &bound, sizeof lowest);
         before = left, left = 0;
         for (int k = 0; k < LANES; k++) {
             float *row = rows->rows + k * rows->row;
             int32_t *places = rows->places + k * rows->row;
             square[k] = all(0.0f);
-            counts[k] = keep_places(row, pass ? places : 0, counts[k], pass ? 0.0f : tops[k], lowest[k], row, places, square + k);
+            counts[k] = pass ? keep_places(row, places, counts[k], 0.0f, lowest[k], row, places, square + k)
+                             : keep_places(row, 0, counts[k], tops[k], lowest[k], row, places, square + k);
             left += counts[k];
         }
     }
     for (int k = 0; k < LANES; k++) *(given_vec *)(rows->rows + k * rows->row + counts[k]) = all(-INFINITY);
     to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
-    for (long i = 0; rows->is_dense && i < number; i++) rows->block.array[DISTANCES][i] -= top;
     return broken;
 }
 
@@ -277,8 +287,6 @@ static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first
     }
     broken |= without & has_keys(&rows->block);
     solve(&rows->block, epsilon, (ivec){0});
-    for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
-        rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);
     lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
     for (int k = 0; k < count; k++) {
         int32_t *support = rows->keys + found;
@@ -296,5 +304,6 @@ static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first
         }
         found += numbers[k];
     }
+    if (any(broken)) rows->is_dense = 0;
     return found;
 }

@@ -50,6 +50,8 @@ static inline ivec counts_of(const Block *block)
     return counts;
 }
 
+static inline vec kept_of(const Block *block) { return __builtin_convertvector(counts_of(block), vec); }
+
 /* Which rows have a key that is not masked: the largest score can always have a probability */
 static inline ivec has_keys(const Block *block) { return counts_of(block) > 0; }
 
@@ -102,7 +104,7 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
 static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
-    vec count = greater(__builtin_convertvector(counts_of(block), vec), all(1.0f));
+    vec count = greater(kept_of(block), all(1.0f));
     vec log_count = log2_of(count, count - 1.0f), bound = exp2_of(log_count * -epsilon);
     for (long i = 0; i < block->length; i++) {
         vec distance = block->array[DISTANCES][i];
@@ -213,15 +215,11 @@ static inline void solve(const Block *block, vec epsilon, ivec has_ties)
 /* (exp(-x) - 1 + x) / x^2 near 0: 1/2 - x/6 + x^2/24 - ... */
 static inline vec phi_series(vec x)
 {
-    vec y = x * -2.5052108e-8f + 2.7557319e-7f;
-    y = y * x - 2.7557319e-6f;
-    y = y * x + 2.4801587e-5f;
-    y = y * x - 1.9841270e-4f;
-    y = y * x + 1.3888889e-3f;
-    y = y * x - 8.3333333e-3f;
-    y = y * x + 4.1666667e-2f;
-    y = y * x - 1.6666667e-1f;
-    return y * x + 0.5f;
+    const float others[] = {2.7557319e-7f, -2.7557319e-6f, 2.4801587e-5f,  -1.9841270e-4f, 1.3888889e-3f,
+                            -8.3333333e-3f, 4.1666667e-2f, -1.6666667e-1f, 0.5f};
+    vec y = all(-2.5052108e-8f);
+    for (int i = 0; i < 9; i++) y = y * x + others[i];
+    return y;
 }
 
 /* s = p^(1 - epsilon); with `logs` also log p, and the p w of torch_ops.alpha_gradient.

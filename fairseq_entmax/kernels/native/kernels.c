@@ -113,9 +113,8 @@ static void ask_for_huge_pages(void *memory, long bytes)
 #endif
 }
 
-/* Attention. The work of the forward pass is cut into blocks of LANES queries, of one head after the other. The starts
- * of the support are null if there is no backward pass. Its keys and probabilities are as
- * long as all can be, and adjacent: of that only what is written to becomes memory. */
+/* Attention, in blocks of LANES queries of one head after the other. The support is null without a backward pass. Its
+ * keys and probabilities are adjacent, with room for all: what is not written to becomes no memory. */
 int entmax_attention_forward(const Shape *shape, const Attention *of, const Support *support, int threads)
 {
     int failed = 0;
@@ -132,14 +131,17 @@ int entmax_attention_forward(const Shape *shape, const Attention *of, const Supp
 #pragma omp for schedule(static)
         for (long one = 0; one < all_blocks; one++) {
             long found = failed ? 0 : attend_rows(shape, head_at(shape, one / blocks), one % blocks * LANES, of, &rows);
+            if (!keys) continue;
             /* What a thread finds is one piece, which begins where it is if all before has all keys */
-            if (keys && place < 0) place = (int64_t)one * LANES * shape->keys;
-            if (keys) places[one] = place, place = store_support(&rows, found, keys, support->probs, place);
-            for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = rows.numbers[k];
+            if (place < 0) place = (int64_t)one * LANES * shape->keys;
+            memcpy(keys + place, rows.keys, found * sizeof(int32_t));
+            memcpy(support->probs + place, rows.probs, found * sizeof(float));
+            places[one] = place, place += found;
+            for (int k = 0; k < LANES; k++) starts[one * LANES + k + 1] = rows.numbers[k];
         }
         free_rows(&rows);
     }
-    for (long query = 0; query < all_blocks * LANES && starts; query++) starts[query + 1] += starts[query];
+    for (long query = 0; query < all_blocks * LANES && keys; query++) starts[query + 1] += starts[query];
     for (long one = 0; one < all_blocks && keys; one++) {
         int64_t number = starts[(one + 1) * LANES] - starts[one * LANES];
         if (places[one] != end) {

@@ -24,8 +24,7 @@ static inline void store_part(vec part, float *numbers, long n)
 #ifdef HAS_COMPRESSION
     else _mm512_mask_storeu_ps(numbers, (1u << n) - 1, (__m512)part);
 #else
-    else
-        for (long k = 0; k < n; k++) numbers[k] = part[k];
+    else for (long k = 0; k < n; k++) numbers[k] = part[k];
 #endif
 }
 
