@@ -150,6 +150,7 @@ class Case(NamedTuple):
     causal: bool = False
     dropout: float = 0.0
     bad: float = 0.0  # put into a query
+    spread: float = 3.0
 
 
 CASES = (
@@ -162,6 +163,7 @@ CASES = (
     Case((1, 2, 40, 7, 16), causal=True),  # the first queries see no key
     Case((2, 4, 30, 30, 16), padding=True, dropout=0.3),
     Case((1, 2, 33, 190, 8), padding=True, mask=True, dropout=0.5),
+    Case((2, 2, 35, 170, 8), padding=True, causal=True, spread=0.3),  # most keys stay
     Case((2, 2, 12, 20, 8), padding=True, bad=NAN),
     Case((2, 2, 12, 20, 8), bad=INF),
 )
@@ -173,7 +175,7 @@ def tensors_of(case, seed=0):
     sentences, heads, queries, keys, size = case.sizes
     lengths = (queries, keys, keys, queries)
     made = [torch.randn(sentences, heads, length, size, generator=draw) for length in lengths]
-    made[0] *= 3.0 / size**0.5
+    made[0] *= case.spread / size**0.5
     if case.bad:
         made[0][0, 0, 1, 0] = case.bad
     padding = mask = None
