@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -36,13 +37,8 @@ class Pair(NamedTuple):
 
 def paragraphs(description: str) -> list[list[str]]:
     """The lines of each paragraph below the line of description, as they are indented."""
-    found: list[list[str]] = [[]]
-    for line in description.split("\n")[1:]:
-        if line.strip() in ("", "."):
-            found.append([])
-        else:
-            found[-1].append(line)
-    return [lines for lines in found if lines]
+    groups = groupby(description.split("\n")[1:], key=lambda line: line.strip() in ("", "."))
+    return [list(lines) for is_break, lines in groups if not is_break]
 
 
 def items(lines: Iterable[str]) -> list[str]:
@@ -90,18 +86,17 @@ def read_pairs(
         for fields in debian.stanzas(text)
         if "Description-md5" in fields and "Description-en" in fields
     }
-    translated = set()
-    pairs = []
+    translations: dict[tuple[str, str], str] = {}
     for text in german:
         for fields in debian.stanzas(text):
             name, md5 = fields.get("Package", ""), fields.get("Description-md5", "")
-            if name not in sources or md5 not in originals or "Description-de" not in fields:
-                continue
-            if (name, md5) not in translated:
-                translated.add((name, md5))
-                for en, de, part in paired_parts(originals[md5], fields["Description-de"]):
-                    pairs.append(Pair(en, de, name, sources[name], part))
-    return pairs
+            if name in sources and md5 in originals and "Description-de" in fields:
+                translations.setdefault((name, md5), fields["Description-de"])
+    return [
+        Pair(en, de, name, sources[name], part)
+        for (name, md5), translation in translations.items()
+        for en, de, part in paired_parts(originals[md5], translation)
+    ]
 
 
 def is_untranslated(pair: Pair) -> bool:
@@ -132,18 +127,14 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
     if training has nearly its text on either side, and out of the test if training or validation
     has: what many packages say is learned, and not asked.
     """
-    splits: dict[str, list[Pair]] = {name: [] for name in debian.SPLITS}
-    seen: set[tuple[str, str]] = set()
+    firsts: dict[str, dict[str, Pair]] = {name: {} for name in debian.SPLITS}
     for pair in pairs:
         split = debian.split_of(pair.source, valid, test, seed)
-        if (key := (split, debian.text_key(pair.en))) not in seen:
-            seen.add(key)
-            splits[split].append(pair)
-    elsewhere: set[tuple[str, str]] = set()
-    for name in debian.SPLITS:
-        everything = set().union(*map(keys, splits[name]))
-        splits[name] = [pair for pair in splits[name] if not keys(pair) & elsewhere]
-        elsewhere |= everything
+        firsts[split].setdefault(debian.text_key(pair.en), pair)
+    splits, elsewhere = {}, set[tuple[str, str]]()
+    for name, own in firsts.items():
+        splits[name] = [pair for pair in own.values() if keys(pair).isdisjoint(elsewhere)]
+        elsewhere = elsewhere.union(*map(keys, own.values()))
     return splits
 
 
