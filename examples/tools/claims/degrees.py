@@ -8,7 +8,7 @@ setting, a corpus and a size; their differences are pooled with the variance wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy
 from scipy import stats
@@ -73,49 +73,44 @@ def compared(
 ) -> Finding:
     """Whether a model's loss is at most so many bits above another's."""
     found = settings(corpora, model, other)
-    interval = pooled_interval([gap(pairs, bits) for pairs in found.values()])
-    _, low, high = interval
     pairs = [pair for own in found.values() for pair in own]
     ones, others = zip(*pairs, strict=True)
-    bleu = words.number(float(numpy.mean([one.bleu - two.bleu for one, two in pairs])), signed=True)
-    return _found(
-        found,
-        interval,
-        (high <= limit, low > limit, f"at most {limit:g}", f"above {limit:g}"),
-        f"bits; BLEU {bleu}; densities {_densities(ones)} against {_densities(others)}",
-    )
+    bleu = words.number(float(gap(pairs, lambda run: run.bleu).mean()), signed=True)
+    shown = f"bits; BLEU {bleu}; densities {_densities(ones)} against {_densities(others)}"
+    limits = (-math.inf, limit)
+    return _judged(found, bits, limits, (f"at most {limit:g}", f"above {limit:g}"), shown)
 
 
 def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
     """Whether each sparse mapping is within so much BLEU of softmax."""
 
     def judge(model: str) -> Finding:
-        found = settings(corpora, model, SOFTMAX)
-        interval = pooled_interval([gap(pairs, lambda run: run.bleu) for pairs in found.values()])
-        _, low, high = interval
-        is_within, is_beyond = -limit <= low and high <= limit, low > limit or high < -limit
-        rule = is_within, is_beyond, f"within {limit:g}", f"beyond {limit:g}"
-        return _found(found, interval, rule, "BLEU")
+        found, names = settings(corpora, model, SOFTMAX), (f"within {limit:g}", f"beyond {limit:g}")
+        return _judged(found, lambda run: run.bleu, (-limit, limit), names, "BLEU")
 
     return of_models((FIXED, LEARNED), judge)
 
 
-def _found(
+def _judged(
     of_settings: Mapping[str, Pairs],
-    interval: tuple[float, float, float],
-    rule: tuple[bool, bool, str, str],
+    measure: Callable[[Run], float],
+    limits: tuple[float, float],
+    names: tuple[str, str],
     shown: str,
 ) -> Finding:
-    """What an interval says by a rule: whether it holds, or does not, and where it lies then."""
+    """Whether a difference lies between limits; names are of what does, and of what does not."""
+    interval = pooled_interval([gap(pairs, measure) for pairs in of_settings.values()])
     mean, *ends = (words.number(one, 3, signed=True) for one in interval)
-    holds, fails, near, far = rule
-    decision = Decision(UNDECIDED, f"values {near} and others are likely")
-    if math.isnan(interval[1]):
-        decision = ONE_SEED
-    elif holds or fails:
-        why = f"every value of the interval is {near if holds else far}"
-        decision = Decision(HOLDS if holds else FAILS, why)
+    (_, low, high), (least, most), (near, far) = interval, limits, names
+    reach = f" [{', '.join(ends)}]"
+    if math.isnan(low):
+        decision, reach = ONE_SEED, ""
+    elif least <= low and high <= most:
+        decision = Decision(HOLDS, f"every value of the interval is {near}")
+    elif low > most or high < least:
+        decision = Decision(FAILS, f"every value of the interval is {far}")
+    else:
+        decision = Decision(UNDECIDED, f"values {near} and others are likely")
     number = sum(map(len, of_settings.values()))
     test = f"interval over {number} pairs of runs with equal seeds, {', '.join(of_settings)}"
-    reach = "" if math.isnan(interval[1]) else f" [{', '.join(ends)}]"
     return Finding(decision, f"{mean}{reach} {shown}", test)
