@@ -42,15 +42,12 @@ def points(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
                         "bits": bits(run),
                     }
                 )
-    least: dict[str, float] = {}
-    for one in found:
-        least[one["setting"]] = min(one["bits"], least.get(one["setting"], one["bits"]))
     shown = {one["setting"] for one in found if one["rise"] == RISES}
-    return [
-        one
-        for one in found
-        if one["setting"] in shown and one["bits"] < least[one["setting"]] + MOST_ABOVE
-    ]
+    most = {
+        setting: MOST_ABOVE + min(one["bits"] for one in found if one["setting"] == setting)
+        for setting in shown
+    }
+    return [one for one in found if one["bits"] < most.get(one["setting"], 0)]
 
 
 def draw(corpora: Iterable[Corpus], target: Path) -> None:

@@ -246,16 +246,11 @@ def density(corpus: Corpus, run: Run) -> str:
     return ", ".join(words.number(timed[attention]) for attention in record.ATTENTIONS)
 
 
-def ratios(corpus: Corpus, what: str, one: Run, other: Run) -> list[float]:
-    """The speed of a run, the other's being 1, in each round."""
-    rounds = zip(*(_timed(corpus)[run.run][what] for run in (one, other)), strict=True)
-    return [float(a) / float(b) for a, b in rounds]
-
-
 def faster(
     corpus: Corpus, what: str, one: Run, other: Run, share: float = 1, margin: float = 0.0
 ) -> Finding:
     """Whether a run has more than a share of another's speed: the noise is that of timing."""
-    found = ratios(corpus, what, one, other)
+    rounds = zip(*(_timed(corpus)[run.run][what] for run in (one, other)), strict=True)
+    found = [float(ours) / float(theirs) for ours, theirs in rounds]
     decision = more_than([ratio - share for ratio in found], margin=margin, against=f"{share:g}")
     return Finding(decision, words.over_seeds(found), "interval over rounds")

@@ -144,12 +144,11 @@ def syntactic(corpus: Corpus, model: str) -> Finding:
         cases = [(head, one) for head in own for one in roles.accuracies(head)]
         if not cases:
             raise NotInRecord("parses of the source were not given: there are no relations")
-        tests = [
-            stats.binomtest(round(one.share * one.arcs), one.arcs, one.baseline, "greater")
+        p_values = [
+            stats.binomtest(round(one.share * one.arcs), one.arcs, one.baseline, "greater").pvalue
             for _, one in cases
         ]
-        corrected = statistics.holm([test.pvalue for test in tests])
-        for (head, one), p in zip(cases, corrected, strict=True):
+        for (head, one), p in zip(cases, statistics.holm(p_values), strict=True):
             if one.is_syntactic and p < LEVEL:
                 such.add((head.run.seed, head.name))
 
