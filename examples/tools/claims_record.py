@@ -62,9 +62,8 @@ def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
     epochs = updates = 0
     for course in courses:
         for one in course.epochs:
-            point = {"epoch": epochs + one.epoch, "updates": updates + one.updates}
-            losses = ("valid_loss", "valid_nll_loss", "train_loss")
-            points.append({**point, **{name: getattr(one, name) for name in losses}})
+            counted = one._replace(epoch=epochs + one.epoch, updates=updates + one.updates)
+            points.append(counted._asdict())
         epochs += course.epochs[-1].epoch
         updates += course.updates
     return points
