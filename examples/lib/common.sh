@@ -18,10 +18,16 @@ export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1:glibc.malloc.mmap_
 
 say() { printf '==> %s\n' "$*"; }
 
-die() {
-    printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2
-    exit 1
+# end_with STATUS WORD...: ends the script with a sentence
+end_with() {
+    printf '%s: error: %s\n' "$(basename "$0")" "${*:2}" >&2
+    exit "$1"
 }
+
+die() { end_with 1 "$@"; }
+
+# A wrong option or value: the exit status that parsers of options use.
+usage_error() { end_with 2 "$* (see --help)"; }
 
 # timed WHAT COMMAND...: says every minute how long the command has taken
 timed() {
@@ -41,15 +47,7 @@ logged() {
 
 failed() { # LOG STATUS COMMAND
     tail -n 30 "$1" >&2
-    printf '%s: error: %s ended with status %s; its last messages are above, all of them in %s\n' \
-        "$(basename "$0")" "$3" "$2" "$1" >&2
-    exit "$2"
-}
-
-# A wrong option or value: the exit status that parsers of options use.
-usage_error() {
-    printf '%s: error: %s (see --help)\n' "$(basename "$0")" "$*" >&2
-    exit 2
+    end_with "$2" "$3 ended with status $2; its last messages are above, all of them in $1"
 }
 
 # Prints the comment at the head of a script, for --help.
@@ -85,13 +83,7 @@ absolute_path() {
 }
 
 # mapping_name MAPPING: the same as a part of a file name.
-mapping_name() {
-    local mapping=${1//:/_}
-    mapping=${mapping//\*/x}
-    mapping=${mapping//|/--}
-    mapping=${mapping//[()]/_}
-    printf '%s\n' "${mapping//,/+}"
-}
+mapping_name() { sed 's/[():]/_/g; s/[*]/x/g; s/|/--/g; s/,/+/g' <<<"$1"; }
 
 # run_name MAPPING LENGTH UNIT: the name of a run's folder. The length is part of it, so a
 # model trained longer can never be shown as one trained for fewer epochs or updates.
@@ -163,10 +155,9 @@ files_fingerprint() {
 
 # is_done STAMP FINGERPRINT PRODUCT...
 is_done() {
-    local stamp=$1 wanted=$2 product
-    shift 2
-    [[ -f $stamp && $(<"$stamp") == "$wanted" ]] || return 1
-    for product in "$@"; do [[ -e $product ]] || return 1; done
+    local product
+    [[ -f $1 && $(<"$1") == "$2" ]] || return 1
+    for product in "${@:3}"; do [[ -e $product ]] || return 1; done
 }
 
 # once WHAT STAMP FINGERPRINT PRODUCT... -- COMMAND...: a step, unless it is done
@@ -186,14 +177,12 @@ once() {
 # write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded. Where
 # the command is a function, bash does not stop in it by itself: it has to return its failures.
 write_whole() {
-    local file=$1
-    shift
-    "$@" >"$file.tmp" || {
+    "${@:2}" >"$1.tmp" || {
         local status=$?
-        rm -f "$file.tmp"
+        rm -f "$1.tmp"
         return "$status"
     }
-    mv -f "$file.tmp" "$file"
+    mv -f "$1.tmp" "$1"
 }
 
 # mark_done STAMP FINGERPRINT
