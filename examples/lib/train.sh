@@ -93,11 +93,8 @@ fi
 # the epoch that the process began with, and a resumed training takes another course.
 # With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
 # sentences left over at the end, the longest, in validation too, without a word.
-options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed "$SEED")
-case $LENGTH_UNIT in
-epochs) options+=(--max-epoch "$LENGTH") ;;
-updates) options+=(--max-update "$LENGTH") ;;
-esac
+options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed "$SEED"
+    "--max-${LENGTH_UNIT%s}" "$LENGTH")
 
 binary_files
 data=$(files_fingerprint "${BINARY[@]}")
@@ -127,14 +124,10 @@ if ((NODE_RANK == 0)); then
     rm -f "$RUN/.train.done"
     status=0
     python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
-    case $status in
-    0) ;;
-    3)
+    if ((status == 3)); then
         set_aside "$RUN" "the checkpoints of $run are damaged"
         own_the_folder
-        ;;
-    *) exit "$status" ;;
-    esac
+    elif ((status)); then exit "$status"; fi
     mkdir -p "$checkpoints"
 fi
 
@@ -176,12 +169,11 @@ if [[ $device == cpu ]]; then
 fi
 mkdir -p "$RUN"
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
+on_device+=(--distributed-world-size "$world")
 launcher=(fairseq-train)
-if ((world == 1)); then
-    on_device+=(--distributed-world-size 1)
-else
+if ((world > 1)); then
     # Each process is told its rank: fairseq's own detection counts GPUs
-    on_device+=(--distributed-world-size "$world" --distributed-init-method env:// --distributed-no-spawn)
+    on_device+=(--distributed-init-method env:// --distributed-no-spawn)
     if [[ $device == cpu ]]; then
         on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp)
     fi
@@ -200,7 +192,7 @@ watched "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data-bin" --us
     "${TASK[@]}" \
     --num-workers 0 --log-format simple --log-interval "$log_interval" \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
-    --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
+    --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" "${on_device[@]}" \
     --save-dir "$checkpoints" --no-epoch-checkpoints
 if ((NODE_RANK > 0)); then exit 0; fi
 finish
