@@ -85,9 +85,7 @@ done
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
-plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$SEARCH_UPDATES" \
-    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" \
-    ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
+plan=$(plan_of "$budgets") || exit
 budget_names=() by=-$PROTOCOL
 if [[ $PROTOCOL == gates ]]; then by=; fi
 {

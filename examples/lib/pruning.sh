@@ -25,7 +25,6 @@ two_phases() {
 }
 
 best_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_best.pt"; }
-last_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_last.pt"; }
 
 # train_run RUN UNIT LENGTH MAPPING OPTION...
 train_run() {
@@ -37,12 +36,16 @@ train_run() {
 
 evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
 
-# gates_of BUDGET UPDATES: sets GATES, options of a search of so many updates
+# plan_of BUDGETS: when heads are decided, and a line for each budget
+plan_of() {
+    python3 "$TOOLS/pruning_plan.py" "$1" --updates "$SEARCH_UPDATES" --layers "$PRUNE_LAYERS" \
+        --heads "$PRUNE_HEADS" ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}
+}
+
+# gates_of BUDGET: sets GATES, options of a search
 gates_of() {
     local plan timing options
-    plan=$(python3 "$TOOLS/pruning_plan.py" "$1" --updates "$2" --layers "$PRUNE_LAYERS" \
-        --heads "$PRUNE_HEADS" \
-        ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
+    plan=$(plan_of "$1") || exit
     {
         read -r -a timing
         IFS=$'\t' read -r _ options
@@ -56,7 +59,7 @@ gates_of() {
 # search RUN BASELINE BUDGET MAPPING OPTION...: to the heads of the budget
 search() {
     local GATES from_scratch=() searching recovering
-    gates_of "$3" "$SEARCH_UPDATES"
+    gates_of "$3"
     prune_schedules
     searching+=(--finetune-from-model "$(best_of "$2")")
     if [[ $PROTOCOL == regularised ]]; then searching=(${from_scratch[@]+"${from_scratch[@]}"}); fi
@@ -81,7 +84,7 @@ find_heads() {
         write_whole "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
         ${BLOCK_TOKENS:+--tokens-per-sample "$BLOCK_TOKENS"} --gen-subset valid --path "$(best_of "$2")" \
         --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
-    gates_of "$3" "$SEARCH_UPDATES"
+    gates_of "$3"
     [[ " ${GATES[*]}" =~ " --target-heads "([^ ]+) ]]
     mkdir -p "$output/runs/$1"
     take_out "$1" "$(best_of "$2")" --keep "${BASH_REMATCH[1]}" --by loss --evidence "$folder/removals/ablation.json"
@@ -91,7 +94,7 @@ find_heads() {
 # options of fairseq-entmax prune. It is that of the last update of the run, where none is named: the
 # one of the lowest loss may be of before the decision.
 take_out() {
-    local folder=$output/runs/$1 gated=${2:-$(last_of "$1")} pruned step
+    local folder=$output/runs/$1 gated=${2:-$output/runs/$1/checkpoints/checkpoint_last.pt} pruned step
     pruned=$(pruned_of "$1")
     step=$(fingerprint prune "$(sha256_of "$gated")" "${@:3}")
     once "prune $1: take heads out" "$folder/.prune.done" "$step" "$pruned" -- \
