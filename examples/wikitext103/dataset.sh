@@ -36,15 +36,9 @@ PRUNE_BUDGETS=all=64,all=32
 PRUNE_SCORES=window
 SEARCH_UPDATES=20000 RECOVERY_UPDATES=40000
 prune_criterion() { echo adaptive_loss_with_head_l0; }
-# cosine_from RATE UPDATES: sets COSINE, from RATE down in one period
-cosine_from() {
-    local warmup=$(($2 / 20))
-    COSINE=(--lr "$1" --warmup-updates "$warmup" --lr-period-updates $(($2 - warmup)))
-}
+# From the rate down in one period
 prune_schedules() {
-    local COSINE
-    cosine_from 0.1 "$SEARCH_UPDATES"
-    searching=("${COSINE[@]}")
-    cosine_from 0.2 "$RECOVERY_UPDATES"
-    recovering=("${COSINE[@]}")
+    local search=$((SEARCH_UPDATES / 20)) recovery=$((RECOVERY_UPDATES / 20))
+    searching=(--lr 0.1 --warmup-updates "$search" --lr-period-updates $((SEARCH_UPDATES - search)))
+    recovering=(--lr 0.2 --warmup-updates "$recovery" --lr-period-updates $((RECOVERY_UPDATES - recovery)))
 }
