@@ -83,15 +83,11 @@ fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------
 
-joined=()
+joined=() known=() end='' languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
 if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
-if ((${#SIDES[@]} == 1)); then joined=(--only-source); fi
-known=()
 if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
 # Of one text the names of the files, of two what they begin with
-end=''
-languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
-if ((${#SIDES[@]} == 1)); then end=.$SOURCE languages=(); fi
+if ((${#SIDES[@]} == 1)); then joined=(--only-source) end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
 binarise() {
