@@ -44,18 +44,14 @@ train() {
     [[ ! -f $FOLDER/$name/.begun || $(<"$FOLDER/$name/.begun") == "$step" ]] || rm -f "$FOLDER/$name"/*
     mark_done "$FOLDER/$name/.begun" "$step"
     once "train $name: $updates updates" "$FOLDER/$name/.done" "$step" "$FOLDER/$name/checkpoint_last.pt" -- \
-        run_training "$name" "$OUTPUT/data-bin/${5#.}" "${SIZES[@]}" "${options[@]}"
+        logged "$FOLDER/$name/train.log" fairseq-train "$OUTPUT/data-bin/${5#.}" --user-dir "$user_dir" \
+        "${SIZES[@]}" "${options[@]}" \
+        --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --weight-decay 0.01 --seed "$SEED" --cpu \
+        --max-tokens "$BATCH_TOKENS" --required-batch-size-multiple 1 --num-workers 0 --no-epoch-checkpoints \
+        --validate-interval 3 --log-format simple --log-interval 50 --save-dir "$FOLDER/$name"
 }
 
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} # as in train.sh
-
-run_training() {
-    logged "$FOLDER/$1/train.log" fairseq-train "$2" --user-dir "$user_dir" "${@:3}" \
-        --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0 --weight-decay 0.01 --seed "$SEED" --cpu \
-        --max-tokens "$BATCH_TOKENS" --required-batch-size-multiple 1 --num-workers 0 --no-epoch-checkpoints \
-        --validate-interval 3 --log-format simple --log-interval 50 --save-dir "$FOLDER/$1"
-}
-
 train dense "$pretraining" 0.001 - input0 --arch roberta --max-positions 512 "${MASKED[@]}"
 for mapping in softmax sparsemax entmax; do
     ours=(--arch entmax_roberta --attn-mapping "$mapping")

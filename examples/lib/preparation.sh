@@ -51,18 +51,13 @@ settle_dataset "$output"
 
 # --- data made before --------------------------------------------------------
 
-# is_up_to_date STEP FINGERPRINT: fails where the step is to be done. Where a recipe's options say what
-# the text is (TEXT_BY_OPTIONS), models of another one are not left without their dictionary.
-is_up_to_date() {
-    if is_done "$output/$1/.done" "$2"; then return; fi
-    [[ ${TEXT_BY_OPTIONS-0} == 1 && -f $output/$1/.done && -d $output/runs ]] || return 1
-    die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
-}
-
 # build STEP WHAT HOW COMMAND...: a folder of the output, by a command that writes to STEP.tmp, unless it
 # is there and has the fingerprint step
 build() {
-    if is_up_to_date "$1" "$step"; then say "$2: done before" && return; fi
+    if is_done "$output/$1/.done" "$step"; then say "$2: done before" && return; fi
+    # Where a recipe's options say what the text is, models of another one are not left without their dictionary
+    [[ ${TEXT_BY_OPTIONS-0} != 1 || ! -f $output/$1/.done || ! -d $output/runs ]] ||
+        die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
     say "$2: $3"
     begin_dir "$output/$1"
     timed "$2" "${@:4}"
@@ -98,15 +93,6 @@ take() {
     { have "$2" && python3 "$TOOLS/corpora.py" "$3" "$ARCHIVE_PATH" "${@:4}"; } && return
     [[ -n $check ]] || die "cannot take $1 from $2: the message is above"
     wrong=1
-}
-
-# check_archives: makes the splits where nothing remains of them; the programs only look for their files
-check_archives() {
-    local wrong=''
-    begin_dir "$output/text"
-    RECIPE_CHECK=1 splits "$output/text.tmp"
-    [[ -z $wrong ]] || die "not all that is read was found: the messages are above"
-    say "check: all that is read was found"
 }
 
 # --- steps -------------------------------------------------------------------
@@ -189,15 +175,19 @@ require_as_many() {
 
 # preprocess OPTION...: fairseq-preprocess, whose long listing of settings is kept where it fails
 preprocess() {
-    local log=$output/preprocess.log
-    logged "$log" fairseq-preprocess "$@" --workers "$workers"
-    rm -f "$log"
+    logged "$output/preprocess.log" fairseq-preprocess "$@" --workers "$workers"
+    rm -f "$output/preprocess.log"
 }
 
 require_commands python3
 [[ -n $check ]] || require_commands fairseq-preprocess fairseq-entmax
 hold_lock "$output"
+# A check makes the splits where nothing remains of them; the programs only look for their files
 if [[ -n $check ]]; then
-    check_archives
+    wrong=''
+    begin_dir "$output/text"
+    RECIPE_CHECK=1 splits "$output/text.tmp"
+    [[ -z $wrong ]] || die "not all that is read was found: the messages are above"
+    say "check: all that is read was found"
     exit
 fi

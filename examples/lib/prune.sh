@@ -86,12 +86,11 @@ if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
 plan=$(plan_of "$budgets") || exit
-budget_names=() by=-$PROTOCOL
+by=-$PROTOCOL
 if [[ $PROTOCOL == gates ]]; then by=; fi
-{
-    read -r _ # when heads are decided
-    while IFS=$'\t' read -r name _; do budget_names+=("$name$by"); done
-} <<<"$plan"
+# Behind the line that says when heads are decided
+mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
+budget_names=("${budget_names[@]/%/$by}")
 IFS=, read -r -a budget_texts <<<"$budgets"
 output=$(absolute_path "$output")
 require_plain_path --output "$output"

@@ -33,12 +33,17 @@ TEXT
 }
 
 parse_run_options "$@"
+# A trained model to start from is part of the settings, by its content
+start_model='' before=''
 for option in ${REST[@]+"${REST[@]}"}; do
     case $option in
     --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens | --max-tokens=* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
         usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
         ;;
+    --finetune-from-model=*) start_model=${option#*=} ;;
+    *) if [[ $before == --finetune-from-model ]]; then start_model=$option; fi ;;
     esac
+    before=$option
 done
 [[ $NODE_RANK =~ ^(0|[1-9][0-9]{0,5})$ && $((NODE_RANK < NODES)) == 1 ]] ||
     usage_error "option --node-rank got '$NODE_RANK': give a number from 0 to $((NODES - 1)), as --nodes is $NODES"
@@ -47,14 +52,6 @@ if ((NODES > 1)); then
         usage_error "option --master got '$MASTER': give the host name and a free port of the machine with rank 0, such as node1:29500"
 fi
 
-# A trained model to start from is part of the settings, by its content
-start_model=
-for ((i = 0; i < ${#REST[@]}; i++)); do
-    case ${REST[i]} in
-    --finetune-from-model=*) start_model=${REST[i]#*=} ;;
-    --finetune-from-model) start_model=${REST[i + 1]-} ;;
-    esac
-done
 [[ -z $start_model || -f $start_model ]] ||
     usage_error "option --finetune-from-model got '$start_model': there is no such file"
 

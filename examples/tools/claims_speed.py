@@ -72,18 +72,16 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     import fairseq_entmax.models  # noqa: F401
 
     names = (path.name.partition(".")[0] for path in sorted(options.json.parent.glob("*.json.xz")))
-    own = [name for name in names if f"-seed{options.seed}" in name]
-    folders = {name: options.output / "runs" / name for name in own}
-    runs = [
+    own = [
         name
-        for name, folder in folders.items()
-        if not name.endswith(("-continued", "-scratch")) and (folder / BEST).exists()
+        for name in names
+        if f"-seed{options.seed}" in name and not name.endswith(("-continued", "-scratch"))
     ]
-    options.path = [f"{folders[name] / BEST}" for name in runs]
-    translators = dict(zip(runs, loaded_models(options).values(), strict=True))
-    trainings = {
-        name: training(path, options) for name, path in zip(runs, options.path, strict=True)
-    }
+    folders = {name: options.output / "runs" / name for name in own}
+    paths = {name: f"{x / BEST}" for name, x in folders.items() if (x / BEST).exists()}
+    options.path = list(paths.values())
+    translators = dict(zip(paths, loaded_models(options).values(), strict=True))
+    trainings = {name: training(path, options) for name, path in paths.items()}
 
     def rates(name: str, turn: int) -> tuple[float, float]:
         batches = translators[name].batches
@@ -91,7 +89,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         return sentences / translators[name].seconds(turn), trainings[name]()
 
     rows = []
-    for name, rounds in in_turns(runs, options.rounds, rates).items() if runs else ():
+    for name, rounds in in_turns(list(paths), options.rounds, rates).items() if paths else ():
         analysis = json.loads((folders[name] / "analysis" / "analysis.json").read_text("utf-8"))
         translated, trained = map(list, zip(*rounds, strict=True))
         speed = {"sentences_per_second_rounds": translated, "updates_per_second_rounds": trained}

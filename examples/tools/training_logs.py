@@ -78,10 +78,8 @@ def read_course(path: Path) -> Course:
 
 def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
     """How many heads of each attention were open after how many updates, at most so many points."""
-    points = []
-    for updates, values in _logged(
-        path.read_text("utf-8", "replace"), "valid", "train_inner"
-    ).items():
+    points, log = [], path.read_text("utf-8", "replace")
+    for updates, values in _logged(log, "valid", "train_inner").items():
         names = [name for name in values if name.startswith(HEADS_OPEN)]
         heads = {n.removeprefix(HEADS_OPEN).replace("_", "-"): float(values[n]) for n in names}
         if heads:

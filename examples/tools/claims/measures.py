@@ -175,15 +175,14 @@ def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[
 # --- pruning ------------------------------------------------------------------
 
 
-def pruned_with_baseline(corpus: Corpus, model: str, budget: str) -> Pairs:
+def pruned_with_baseline(corpus: Corpus, model: str, budget: str, role: str = TRAINED) -> Pairs:
     wanted = {"role": PRUNED, "budget": budget}
-    return corpus.pairs(wanted, {"role": TRAINED}, model=model, size=record.LARGE)
+    return corpus.pairs(wanted, {"role": role}, model=model, size=record.LARGE)
 
 
 def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pairs:
     """Each pruned model with one that took as many updates."""
-    wanted = {"role": PRUNED, "budget": budget}
-    pairs = corpus.pairs(wanted, {"role": role}, model=model, size=record.LARGE)
+    pairs = pruned_with_baseline(corpus, model, budget, role)
     require_equal_updates(pairs)
     return pairs
 
