@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +30,23 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting"
+)
+def test_memory_that_was_given_back_is_not_asked_for_again(tmp_path: Path) -> None:
+    program = """
+import resource
+for _ in range(20):
+    bytearray(20_000_000)[:] = b"1" * 20_000_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+    counts = [
+        int(shell(f"{setting} exec {sys.executable} -c '{program}'", tmp_path).stdout)
+        for setting in ("", "GLIBC_TUNABLES=")
+    ]
+    assert counts[0] < counts[1] / 4
 
 
 # --- files and folders -------------------------------------------------------
