@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from types import SimpleNamespace
 
 # Inductor's graphs of an earlier state of the package are none of this one's; read by torch
 os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
@@ -26,6 +27,20 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if "triton" in item.nodeid:
                 item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Stands for fairseq's trainer, with None updates for none, and for its workers."""
+    from fairseq.distributed import utils
+
+    from fairseq_entmax import compat
+
+    trainer = SimpleNamespace(updates=0, rank=0, workers=1)
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
+    monkeypatch.setattr(utils, "get_global_rank", lambda: trainer.rank)
+    monkeypatch.setattr(utils, "get_global_world_size", lambda: trainer.workers)
+    return trainer
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
 from fairseq import tasks
 from fairseq.data import Dictionary, LanguagePairDataset, ListDataset, data_utils
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from fairseq.tasks.translation import TranslationConfig
@@ -78,6 +80,10 @@ def spread_scores(model: Any, factor: float = 4.0) -> Any:
     return model
 
 
+def all_gates(model: Any) -> list[Any]:
+    return [gate for layers in model.head_gates().values() for gate in layers.values()]
+
+
 def random_sentences(lengths: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
     """Sentences of words and an end-of-sentence symbol, of the lengths given."""
     generator = torch.Generator().manual_seed(seed)
@@ -88,6 +94,13 @@ def random_sentences(lengths: Sequence[int], seed: int = 0) -> list[torch.Tensor
         tokens[-1] = dictionary.eos()
         sentences.append(tokens)
     return sentences
+
+
+def binarise(prefix: Any, sentences: Sequence[torch.Tensor]) -> None:
+    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=numpy.int32)
+    for sentence in sentences:
+        builder.add_item(sentence)
+    builder.finalize(f"{prefix}.idx")
 
 
 def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) -> Any:

@@ -10,7 +10,7 @@ from fairseq_entmax.criterions.penalty import HeadPenalty, count_heads
 from fairseq_entmax.models.checkpoint_model import model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.pruning.test_surgery import state_of
-from tests.support import build_model
+from tests.support import all_gates, build_model
 
 SCORES = [0.3, -1.0, 2.0, 0.1, 0.7, 0.2, -0.4, 1.1]
 NOISE = [0.9, 0.2, 0.4, 0.6, 0.1, 0.95, 0.5, 0.3]
@@ -109,15 +109,11 @@ def test_the_penalty_steers_them_from_all_heads_to_the_target_and_adds_nothing()
         HeadPenalty(0.1).check(by_place)
 
 
-def gates_of(model):
-    return [gate for layers in model.head_gates().values() for gate in layers.values()]
-
-
 def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
     options = {"head_gates": "encoder-self,cross", "gate": "subset"}
     model, again = build_model(**options), build_model(**options)
     concrete = build_model(head_gates="encoder-self,cross")
-    for number, gate in enumerate(gates_of(concrete)):
+    for number, gate in enumerate(all_gates(concrete)):
         gate.weight.data.copy_(torch.randn(4, generator=torch.Generator().manual_seed(number)))
     # Scores of the other gates are taken over
     model.load_state_dict(concrete.state_dict())
@@ -126,7 +122,7 @@ def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
     for updates in (2, 3):
         penalty.advance(model.head_gates(), model.pruning_state, updates)
         again.load_state_dict(model.state_dict())
-        assert evaluated(gates_of(again)) == evaluated(gates_of(model))
+        assert evaluated(all_gates(again)) == evaluated(all_gates(model))
         state = state_of(model, **options)
         checkpoint = model_of_state(state, "it.pt")
         # Eight heads have no gates

@@ -11,32 +11,19 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
-from fairseq_entmax import compat
 from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.criterions import plain_criterion, with_head_l0
 from fairseq_entmax.criterions.copying import CopyCrossEntropyCriterion
 from fairseq_entmax.criterions.head_l0 import NAME
 from fairseq_entmax.criterions.penalty import count_heads
 from tests.language_models import build_text_model
-from tests.support import batch, build_model, tiny_task
+from tests.support import all_gates, batch, build_model, tiny_task
 
 GATES = "encoder-self,cross"  # 8 heads each
 # fairseq's log-softmax is in float32, also of a float64 model, and losses are up to 1,000
 TOLERANCE = 1e-4
 LOG_A = torch.tensor([3.0, -0.4, 0.8, -3.5])
 CROSS_ENTROPY = "cross_entropy_with_head_l0"
-
-
-@pytest.fixture
-def trainer(monkeypatch):
-    """Stands for fairseq's trainer: says how many updates it has made; None for no trainer."""
-
-    class Trainer:
-        updates = 0
-
-    trainer = Trainer()
-    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
-    return trainer
 
 
 @pytest.fixture
@@ -57,10 +44,6 @@ def gated_model(arch="entmax_transformer", **options):
         for gate in all_gates(model):
             gate.weight.copy_(LOG_A / gate.lr_factor)
     return model
-
-
-def all_gates(model):
-    return [gate for layers in model.head_gates().values() for gate in layers.values()]
 
 
 def criterion(sentence_avg=False, name=NAME, **options):

@@ -6,35 +6,17 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.distributed import utils as distributed_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
-from fairseq_entmax import compat
 from fairseq_entmax.attention import GATES, HardConcreteGate, attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
-from tests.support import TINY, batch, build_model, logits, sample, tiny_task
+from tests.support import TINY, all_gates, batch, build_model, logits, sample, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 UNEVEN = dict(zip(HEADS_OPTIONS.values(), ("1,3", "0,2", "4,0"), strict=True))
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-
-
-@pytest.fixture
-def trainer(monkeypatch):
-    """Stands for fairseq's trainer and for its workers."""
-
-    class Trainer:
-        updates = 0
-        rank = 0
-        workers = 1
-
-    trainer = Trainer()
-    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
-    monkeypatch.setattr(distributed_utils, "get_global_rank", lambda: trainer.rank)
-    monkeypatch.setattr(distributed_utils, "get_global_world_size", lambda: trainer.workers)
-    return trainer
 
 
 def gradients(model):
@@ -48,10 +30,6 @@ def head_numbers(model):
     for attention, _, module in attention_modules(model):
         found.setdefault(attention, []).append(module.num_heads)
     return found
-
-
-def all_gates(model):
-    return [gate for layers in model.head_gates().values() for gate in layers.values()]
 
 
 # Numbers of heads

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-import numpy as np
 from fairseq import options, tasks
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 import fairseq_entmax  # noqa: F401
-from tests.support import TINY, random_sentences
+from tests.support import TINY, binarise, random_sentences
 
 LANGUAGES = ("--source-lang=a", "--target-lang=b")
 
@@ -25,11 +23,7 @@ def write_data(folder):
     for language in ("a", "b"):
         (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
         for split in ("train", "valid", "test"):
-            prefix = f"{folder}/{split}.a-b.{language}"
-            builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-            for sentence in sentences:
-                builder.add_item(sentence)
-            builder.finalize(f"{prefix}.idx")
+            binarise(folder / f"{split}.a-b.{language}", sentences)
 
 
 def harmless(data, *others):

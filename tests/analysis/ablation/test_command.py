@@ -17,9 +17,9 @@ from fairseq_entmax import progress, pruning
 from fairseq_entmax.analysis.ablation.command import main
 from fairseq_entmax.analysis.ablation.removal import Scorer
 from fairseq_entmax.analysis.ablation.results import holm
-from tests.analysis.data_types.small import binarise, words
+from tests.analysis.data_types.small import words
 from tests.pruning.test_surgery import state_of, trained
-from tests.support import random_sentences, tiny_task
+from tests.support import binarise, random_sentences, tiny_task
 
 pytestmark = pytest.mark.slow
 

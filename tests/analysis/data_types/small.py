@@ -3,10 +3,8 @@
 import random
 from argparse import Namespace
 
-import numpy as np
 import torch
 from fairseq.data import Dictionary
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
@@ -16,7 +14,7 @@ import fairseq_entmax.models  # noqa: F401
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
 from fairseq_entmax.models.language_model import stock_defaults
-from tests.support import random_sentences, spread_scores
+from tests.support import binarise, random_sentences, spread_scores
 
 LM, CLASSES, MASKED = "language_modeling", "sentence_prediction", "masked_lm"
 HEAD = "sentence_classification_head"
@@ -37,13 +35,6 @@ def write(folder, words, sentences, split="valid"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dict.txt").write_text(words, encoding="utf-8")
     binarise(folder / split, sentences)
-
-
-def binarise(prefix, sentences):
-    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-    for sentence in sentences:
-        builder.add_item(sentence)
-    builder.finalize(f"{prefix}.idx")
 
 
 def words(markers=0):
