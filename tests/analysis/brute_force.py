@@ -31,6 +31,10 @@ def target_log_probs(model, sample, pad=1):
         yield output[0][0].log_softmax(-1).gather(1, target[:, None])[:, 0]
 
 
+def sentence_losses(model, sample):
+    return torch.stack([-log_probs.mean() for log_probs in target_log_probs(model, sample)])
+
+
 def attendable(query, keys, causal):
     return query + 1 if causal else keys
 

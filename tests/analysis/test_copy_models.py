@@ -1,6 +1,7 @@
 """``analyze`` of models that copy words, on the reference and on what they generate."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from fairseq_entmax.analysis.data.generation import GeneratedDataset
 from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.ablation.test_command import write_data
-from tests.analysis.brute_force import target_log_probs
+from tests.analysis.brute_force import sentence_losses
 from tests.analysis.data_types import small
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
@@ -163,9 +164,7 @@ def test_the_gradient_is_that_of_the_mixture():
     with pytest.raises(ValueError, match="a model that copies words says is a mixture, and no"):
         head_relevance(model, sample)
 
-    def losses():
-        return torch.stack([-log_probs.mean() for log_probs in target_log_probs(model, sample)])
-
+    losses = partial(sentence_losses, model, sample)
     for attention, number, module in attention_modules(model):
         for head in range(module.num_heads):
             columns = module.out_proj.weight[:, 4 * head : 4 * head + 4]

@@ -50,9 +50,9 @@ def attend(module, kind, padding=None, **options):
     return query, output, weights
 
 
-def with_gradients(module, *arguments):
+def with_gradients(module, *arguments, **options):
     """The output, and the gradients of the query and of all parameters."""
-    query, output, weights = attend(module, *arguments)
+    query, output, weights = attend(module, *arguments, **options)
     assert weights is None
     output.square().sum().backward()
     return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
@@ -290,12 +290,7 @@ def softmax_results(kind, padding, gated=True, observed=False):
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
     if observed:  # somebody who sees the weights keeps the parts apart
         module.mapping.register_forward_hook(lambda *_: None)
-    query, key, mask = inputs(kind, torch.float32)
-    query.requires_grad_()
-    static = {"static_kv": kind == "cross"}
-    output, _ = module(query, key, key, padding, attn_mask=mask, need_weights=False, **static)
-    output.square().sum().backward()
-    return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
+    return with_gradients(module, kind, padding, static_kv=kind == "cross")
 
 
 @every_kind

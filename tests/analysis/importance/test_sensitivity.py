@@ -1,11 +1,13 @@
 """The gradient of the loss by a factor on each head, against finite differences in float64."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.attention import attention_modules
-from tests.analysis.brute_force import target_log_probs
+from tests.analysis.brute_force import sentence_losses
 from tests.analysis.data_types.small import slope
 from tests.support import batch, build_model, spread_scores, tiny_task
 
@@ -45,9 +47,7 @@ def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
     shapes = {(a, n): tuple(s.shape) for a, layers in result.items() for n, s in layers.items()}
     assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
 
-    def losses():
-        return torch.stack([-log_probs.mean() for log_probs in target_log_probs(model, sample)])
-
+    losses = partial(sentence_losses, model, sample)
     for attention, layer, module in attention_modules(model):
         for head in range(module.num_heads):
             columns = module.out_proj.weight[:, head * module.head_dim :][:, : module.head_dim]
