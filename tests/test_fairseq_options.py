@@ -108,10 +108,6 @@ def options_of(run, column):
     return [*words, f"--arch={arch}", f"--criterion={criterion}", *run.options]
 
 
-def data_of(run, folder):
-    return folder / "text" if run.task == "text" else folder
-
-
 def scores(path, task, sample):
     """Of words, by the model in a checkpoint or a model; what an adaptive softmax makes them of."""
     model = path if isinstance(path, torch.nn.Module) else reloaded(path, task)
@@ -220,7 +216,8 @@ def test_options_train_with_entmax_gates_and_after_pruning(name, folder, base, t
             pruned = pruned_of(of, tmp_path, GATES in trainings)
             start = [f"{option}={pruned}"]
         words = [*options_of(run, column), *start]
-        training = in_process.train(data_of(run, folder), tmp_path / f"{column}", words)
+        data = folder / "text" if run.task == "text" else folder
+        training = in_process.train(data, tmp_path / f"{column}", words)
         trainings[column] = training
         check_training(run, training)
         if run.changes_nothing:

@@ -17,6 +17,7 @@ import pytest
 
 from tests import preloaded
 from tests.commands import CORPUS
+from tests.examples.miniatures import lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
@@ -37,14 +38,10 @@ def command(name: str, block: str) -> str:
     return " ".join(found.replace("\\\n", " ").split())
 
 
-def block_with(text: str) -> str:
-    (found,) = [block for block in BLOCKS if text in block]
-    return found
-
-
 @pytest.mark.parametrize("name", ["fairseq-train", "fairseq-generate"])
 def test_the_baseline_differs_by_the_architecture_and_the_folder_alone(name):
-    stock = block_with("--arch transformer").replace("runs/stock", "runs/entmax")
+    (stock,) = [block for block in BLOCKS if "--arch transformer" in block]
+    stock = stock.replace("runs/stock", "runs/entmax")
     ours = "".join(block for block in BLOCKS if "runs/stock" not in block)
     words = [command(name, text).split() for text in (ours, stock)]
     changed = {line for line in difflib.ndiff(*words) if line[0] in "+-"}
@@ -90,10 +87,6 @@ def run(script, folder, working):
     )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     return result
-
-
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):

@@ -18,10 +18,6 @@ def articles(number: int) -> list[list[str]]:
     return [texts[start : start + ARTICLE] for start in range(0, len(texts), ARTICLE)]
 
 
-def story_name(url: str) -> str:
-    return hashlib.sha1(url.encode()).hexdigest()
-
-
 def story(article: list[str]) -> str:
     """A ``.story`` file: paragraphs with empty lines between them, and then the highlights."""
     caption = "A picture of nothing"  # a line without its full stop
@@ -51,7 +47,8 @@ def cnn_dm(folder: Path) -> None:
             text = story(next(texts))
             if (split, index) == ("train", 7):
                 text = text[text.index("@highlight") :]
-            papers[paper][f"{paper}/stories/{story_name(url)}.story"] = text.encode()
+            name = hashlib.sha1(url.encode()).hexdigest()
+            papers[paper][f"{paper}/stories/{name}.story"] = text.encode()
         (folder / NAMES[split]).write_text("".join(f"{url}\n" for url in urls))
     papers["cnn"]["cnn/stories/0000.story"] = b"Not this.\n\n@highlight\n\nNo\n"
     for paper, members in papers.items():

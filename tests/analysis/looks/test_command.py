@@ -26,11 +26,6 @@ def given(tiny):
     return tiny / "plain.pt", "--data", tiny / "bin", "--cpu"
 
 
-def report_data(path):
-    html = path.read_text(encoding="utf-8")
-    return json.loads(re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)[1])
-
-
 def test_links_are_printed_and_a_page_of_words_is_written(given, tmp_path, capsys):
     output = tmp_path / "look.html"
     command = (*given, "--text", CUT, "--max-len-b", 6, "--words", "--output", output)
@@ -40,7 +35,8 @@ def test_links_are_printed_and_a_page_of_words_is_written(given, tmp_path, capsy
     assert "note: translated by beam search of 5" in out
     assert re.search(r"^cross, mean of 8 heads in 2 layers:$", out, re.MULTILINE)
     assert "w3w4w6" in out
-    data = report_data(output)
+    html = output.read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)[1])
     assert data["sentences"][0]["source"] == ["w1w2", "w3w4w6", "</s>"]
     assert data["chosen"].startswith("The sentences are your own")
     assert not any(head["roles"] for layer in data["layers"] for head in layer["heads"])
