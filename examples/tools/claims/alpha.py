@@ -138,8 +138,7 @@ def most_fall_first(corpus: Corpus) -> Finding:
         at = int(numpy.searchsorted(updates, 0.1 * updates[-1]))
         shares.append(float(numpy.mean([way[at] < way[0] for way in ways.values()])))
     found = more(numpy.subtract(shares, 0.5))
-    values = f"{words.over_seeds(shares)}; less one half {found.values}"
-    return found._replace(values=values)
+    return found._replace(values=f"{words.over_seeds(shares)}; less one half {found.values}")
 
 
 def some_rise_later(corpus: Corpus) -> Finding:

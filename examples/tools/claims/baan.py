@@ -159,5 +159,4 @@ def more_in_sparsemax(corpus: Corpus, measure: str) -> Finding:
     mean = measures.mean_of(OF_PAPER, measure)
     pairs = corpus.pairs({"model": SPARSEMAX}, {"model": SOFTMAX}, **PLAIN)
     found = measures.more(measures.gap(pairs, mean), 0.02, digits=3)
-    values = f"{measures.means(pairs, mean)}; difference {found.values}"
-    return found._replace(values=values)
+    return found._replace(values=f"{measures.means(pairs, mean)}; difference {found.values}")

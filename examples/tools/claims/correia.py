@@ -52,8 +52,7 @@ def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
 
 def _histogram(run: Run) -> Any:
     """Pairs of head and sentence by density, in 20 bins, as shares."""
-    rows = [head.get("density_histogram") for head in run.each_head()]
-    found = [row for row in rows if row is not None]
+    found = [row for head in run.each_head() if (row := head.get("density_histogram")) is not None]
     if not found:
         raise NotInRecord(f"the analysis of {run.run} has no histogram of density")
     return numpy.sum(found, axis=0) / numpy.sum(found)
@@ -258,10 +257,9 @@ def questions(corpus: Corpus) -> Finding:
     def judge(model: str) -> Finding:
         heads = measures.encoders(corpus, model)
         found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
-        verdict, why = found.decision
         is_seen = all(_mark_measure(head) == "question_word" for own in heads for head in own)
-        is_open = verdict == UNFORMED and not is_seen
-        return found.but(UNDECIDED, f"{why}, {unseen}") if is_open else found
+        is_open = found.decision.verdict == UNFORMED and not is_seen
+        return found.but(UNDECIDED, f"{found.decision.why}, {unseen}") if is_open else found
 
     return of_models((SOFTMAX, *SPARSE), judge)
 
