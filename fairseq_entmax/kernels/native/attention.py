@@ -99,12 +99,9 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
         mask = None if mask is None else mask.to(torch.float32).contiguous()
-        failed = library().entmax_attention_forward(
-            _shape(sizes, settings, epsilon, padding, mask),
-            b"".join([_matrices(one, head_dim) for one in (*inputs[:3], output)]),
-            *(_places(starts, support), threads),
-        )
-        check(failed)
+        matrices = b"".join([_matrices(one, head_dim) for one in (*inputs[:3], output)])
+        shape, places = _shape(sizes, settings, epsilon, padding, mask), _places(starts, support)
+        check(library().entmax_attention_forward(shape, matrices, places, threads))
     if starts is None or support is None:
         return output, ()
     if support.size(1) > _MUCH and support.size(1) > 2 * int(starts[-1]):
