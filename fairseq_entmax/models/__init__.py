@@ -1,10 +1,10 @@
-"""Models and architectures that are registered with fairseq. Needs fairseq."""
+"""Models and architectures, which register themselves with fairseq. Needs fairseq."""
 
-# First, for its message where there is no fairseq
+# Imported first, as its error says what to install if fairseq is missing
 from fairseq_entmax import compat as compat
 
-# fairseq imports the models and tasks of a user directory, and not its criterions; and where the
-# package had been imported before, of the tasks only what the models import
+# fairseq imports the models and tasks of a user directory, but not its criterions. If the package
+# was imported before, only the models are imported, and the tasks only through them
 from fairseq_entmax import criterions as criterions
 from fairseq_entmax import tasks as tasks
 from fairseq_entmax.models.bart import EntmaxBARTModel

@@ -1,7 +1,7 @@
 """The model ``entmax_bart`` and its architectures.
 
-It is fairseq's ``bart``, for denoising, translation and summaries, with another mapping from attention
-scores to weights: ``bart_base`` is ``entmax_bart_base``, ``mbart_large`` is ``entmax_mbart_large``.
+It is fairseq's ``bart``, for denoising, translation and summaries, with another mapping from scores to
+weights. For ``bart_base`` there is ``entmax_bart_base``, for ``mbart_large`` ``entmax_mbart_large``.
 """
 
 from __future__ import annotations

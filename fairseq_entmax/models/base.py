@@ -1,10 +1,9 @@
-"""What makes a model of fairseq one whose heads have mappings and gates.
+"""The base class that gives the heads of a fairseq model their mappings and gates.
 
     @register_model("my_transformer")
     class MyTransformer(ModelWithHeads, TransformerModel): ...
 
-The model is built as fairseq builds it, and then every attention in it gets its mapping, number
-of heads and gates.
+fairseq builds the model. Then every attention in it gets its mapping, number of heads and gates.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_stock_options(args: Any) -> None:
-    """Refuse values of fairseq's own options that leave no mapping."""
+    """Raise ValueError if an option of fairseq's would bypass the mappings."""
     for side in ("encoder", "decoder"):
         if getattr(args, f"{side}_xformers_att_config", None) is not None:
             raise ValueError(
@@ -63,37 +62,37 @@ def check_stock_options(args: Any) -> None:
 
 
 def drawn_seed() -> int:
-    """A seed from torch's sequence, which stays: models of all mappings start from the same weights."""
+    """Draw a seed without advancing torch's generator: weights start alike whatever the mapping."""
     with torch.random.fork_rng(devices=[]):
         return int(torch.randint(2**62, ()))
 
 
 class ModelWithHeads(ForInference, Restoring, nn.Module):
-    """A Transformer of fairseq's whose heads have mappings and gates, with the record of what they learn.
+    """Mixin for fairseq's Transformers: heads get mappings and gates; what they learn is recorded.
 
-    Stands before fairseq's model among the bases of a class.
+    List it before fairseq's model among the bases of a class.
     """
 
-    attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # that models of the class have
-    # What they have beside fairseq's, and its options; all but AttentionHeads can be left out
+    attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # of the models of this class
+    # What the models have in addition to fairseq's; only AttentionHeads is required
     features: ClassVar[config.Features] = config.FEATURES
     attention_options: ModelOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None  # None without gates
-    output_rise: Rise | None  # of the output's alpha, where that rises
+    output_rise: Rise | None  # warm-up of the output's alpha; None without one
     _seed = 0
     _passes = (-1, 0)
 
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
-        """None: fairseq's own pretrained models belong to its own classes."""
+        """Empty, as fairseq's pretrained models belong to its own classes."""
         return {}
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add fairseq's options of the model, and this package's."""
+        """Add fairseq's options for the model, and those of this package."""
         super().add_args(parser)  # type: ignore[misc]
-        # fairseq looks for options in the class alone that was registered, not in its bases
+        # fairseq looks for options only in the registered class, not in its bases
         options = (vars(base).get("__dataclass") for base in cls.__mro__)
         dataclass = next(filter(None, options), None)
         if dataclass is not None and getattr(cls, "__dataclass", None) is None:
@@ -108,7 +107,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
 
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
-        """The ``model`` section of a configuration as options, with where training saves and starts."""
+        """Options from the ``model`` section, with some on checkpoints and the loss."""
         config.refuse_unknown(cfg, cls._option_names(), cls.features)
         names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
@@ -120,22 +119,22 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
 
     @classmethod
     def attention_options_of(cls, args: Any) -> ModelOptions:
-        """What the options of this package amount to, checked against each other."""
+        """The options of this package, parsed and checked against each other."""
         return ModelOptions(args, cls.attentions, cls.features)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
-        Where training starts from a pruned checkpoint and no option says how many heads there
-        are, they are those of the checkpoint.
+        If training starts from a pruned checkpoint and no option gives the numbers of heads, they
+        are taken from the checkpoint.
         """
         with compat.stopping_command():
             prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
             config.set_defaults(prepared, cls.features)
             check_stock_options(prepared)
             for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
-                # fairseq's arguments make a list of it, and its models want a text
+                # fairseq's parser turns it into a list, but its models expect a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             initial = options_of_initial_checkpoint(prepared)
@@ -156,22 +155,22 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         return model
 
     def check_criterion(self, criterion: Any) -> None:
-        """Refuse a criterion that does not fit the model, before its training."""
+        """Raise ValueError, before training, if a criterion does not fit the model."""
         check_loss(type(criterion), self)
 
     def take_teacher(self, criterion: Any, task: Any) -> None:
-        """Let a criterion ask for what ``--teacher`` says, before the model's training."""
+        """Before training, add the loss against ``--teacher``, if given, to a criterion."""
         teaching = self.attention_options.features.get("teaching")
         if teaching and teaching.teacher and teaching.teacher_weight:
             Teacher(teaching.teacher, task, teaching.teacher_weight).teach(self, criterion)
 
     def head_seed(self) -> int:
-        """Of the starting values of what mappings learn."""
+        """The seed for the initial values of what mappings learn."""
         drawn = getattr(getattr(self, "cfg", None), "head_seed", None)
         return drawn_seed() if drawn is None else int(drawn)
 
     def take_features(self, options: ModelOptions, args: Any) -> None:
-        """Give a model that fairseq built its features."""
+        """Add the features to the model, once fairseq has built it."""
         self.attention_options = options
         self.pruning_state = self.output_rise = None
         for feature in options.features.values():
@@ -179,7 +178,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         self._seed = torch.initial_seed()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; arguments and result are those of fairseq's."""
+        """Run the model; arguments and result are those of fairseq's model."""
         if self.monitor is not None:
             self.monitor.observe(self.training)
         if self.training:
@@ -188,7 +187,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
 
     @property
     def output_alpha(self) -> float:
-        """alpha of the mapping from scores of words to their probabilities, as it stands; 1 is softmax."""
+        """The current alpha of the mapping from word scores to probabilities; 1 is softmax."""
         alpha = self.attention_options.output_alpha
         rise = self.output_rise
         return alpha if rise is None else SOFTMAX + rise.share * (alpha - SOFTMAX)
@@ -199,14 +198,14 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         return self.output_alpha != SOFTMAX
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
-        """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so."""
+        """Word probabilities, or their logarithms; by entmax, with exact zeros, unless alpha is 1."""
         if self.output_alpha == SOFTMAX:
             return super().get_normalized_probs(net_output, log_probs, sample)  # type: ignore[misc]
         probs = entmax(net_output[0].float(), self.output_alpha)
         return probs.log() if log_probs else probs
 
     def head_gates(self) -> dict[str, dict[int, Gate]]:
-        """The gates on heads: attention to layer number to the gates there."""
+        """The gates on heads, by attention and layer number."""
         gates: dict[str, dict[int, Gate]] = {}
         for attention, number, module in attention_modules(self):
             if module.gate is not None:
@@ -214,22 +213,22 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         return gates
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Called by fairseq's trainer before each step, and only by it."""
+        """Called only by fairseq's trainer, before each step."""
         super().set_num_updates(num_updates)  # type: ignore[misc]
         if self.monitor is not None:
             self.monitor.is_trained = True
 
     def _draw_gates(self) -> None:
-        """Draw the gates of one training pass: by the seed, the update, and the batch in the update.
+        """Draw the gates of one training pass from the seed, the update, and the batch's number in it.
 
-        Batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so ``w`` workers draw what one
-        does that makes ``w`` times as many batches an update."""
+        Batch ``i`` of worker ``r`` out of ``w`` has the number ``i w + r``. So ``w`` workers draw the
+        same gates as one worker with ``w`` times as many batches per update."""
         if self.pruning_state is None:
             return
         gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
         updates = compat.trainer_num_updates() or 0
         previous, passes = self._passes
-        # Without a trainer there are no updates to tell the passes apart: they are all counted
+        # Without a trainer there is no update number to tell passes apart, so all are counted
         passes = passes + 1 if previous == updates else 0
         self._passes = updates, passes
         rank = distributed_utils.get_global_rank()
@@ -240,9 +239,9 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
 def architecture(
     model_class: type[ModelWithHeads], stock_defaults: Callable[[Any], None]
 ) -> Callable[[Any], None]:
-    """What an architecture fills in beside fairseq's; then a command line is checked, before its data.
+    """Make an architecture's function: set our defaults and fairseq's, then check a command line.
 
-    Where heads come from a checkpoint, options are checked once it is read.
+    The check comes before data are read; if heads come from a checkpoint, once that is read.
     """
 
     def defaults(args: Any) -> None:
@@ -263,7 +262,7 @@ def register_counterparts(
     prefix: str = "entmax_",
     adapted: Callable[[Any], Any] = lambda stock_defaults: stock_defaults,
 ) -> None:
-    """Register a counterpart of each architecture of a stock model, by its name with a prefix."""
+    """For each architecture of a stock model, register a counterpart under the prefixed name."""
     for name in ARCH_MODEL_INV_REGISTRY[stock]:
         defaults = architecture(model_class, adapted(ARCH_CONFIG_REGISTRY[name]))
         register_model_architecture(prefix + stock, prefix + name)(defaults)

@@ -1,4 +1,4 @@
-"""Which model is in a checkpoint: one answer for every command, and for training."""
+"""The model in a checkpoint, read in the same way by every command and by training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ PREFIX = "entmax_"
 
 @dataclass(frozen=True)
 class CheckpointAttention:
-    """One attention of one layer of the model of a checkpoint."""
+    """One attention of one layer of a checkpoint's model."""
 
     attention: str  # encoder-self, decoder-self or cross
     layer: int  # from 0, the bottom
     path: str  # of its module, such as encoder.layers.0.self_attn
     heads: int
-    mapping: LayerSpec  # what the settings name
+    mapping: LayerSpec  # as named in the settings
     weights: dict[str, Tensor]  # by their names in the module
 
     def part(self, name: str) -> dict[str, Tensor]:
-        """The parameters of one of its modules, such as ``gate``."""
+        """The weights of one of its submodules, such as ``gate``."""
         start = f"{name}."
         return {
             key.removeprefix(start): value
@@ -45,19 +45,19 @@ class CheckpointAttention:
 
 @dataclass(frozen=True)
 class CheckpointModel:
-    """A model as a checkpoint has it; a stock one is its counterpart here, with softmax."""
+    """The model in a checkpoint; a stock model is read as its counterpart here, with softmax."""
 
-    path: str  # what to call it in errors
+    path: str  # the checkpoint's name in errors
     state: dict[str, Any]
-    architecture: str  # which the checkpoint names
+    architecture: str  # as named in the checkpoint
     model_class: Any
     args: Namespace  # with the defaults of the architecture
     options: ModelOptions
-    attentions: tuple[CheckpointAttention, ...]  # with weights, encoder first, bottom layer first
+    attentions: tuple[CheckpointAttention, ...]  # with weights; encoder first, bottom layer first
 
     @property
     def is_pruned(self) -> bool:
-        """Whether a layer has fewer heads than it has place for."""
+        """Whether a layer has fewer heads than its width has room for."""
         return any(
             count < self.options.places[attention]
             for attention, counts in self.options.heads.items()
@@ -65,22 +65,22 @@ class CheckpointModel:
         )
 
     def mapping(self, attention: CheckpointAttention) -> Mapping | None:
-        """The mapping of an attention with what it has learned, in float64; None without heads."""
+        """The mapping of an attention, with its learned values, in float64; None without heads."""
         if attention.heads == 0:
             return None
         defaults = self.options.mapping_defaults
-        # A private generator: training reads the checkpoint that it starts from
+        # A private generator, so that reading a checkpoint leaves training's random numbers alone
         mapping = attention.mapping.build(attention.heads, torch.Generator(), defaults)
         _load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
         return mapping.double()
 
     def gates(self, attention: CheckpointAttention) -> list[float]:
-        """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
+        """The gate of each head in evaluation; 1 without a gate, and for protected heads."""
         gate = self._gate(attention)
         return [1.0] * attention.heads if gate is None else gate.at_evaluation().tolist()
 
     def gate_scores(self, attention: CheckpointAttention) -> list[float]:
-        """By what heads with gates are chosen, the largest first; nothing where there are none."""
+        """The score of each head by its gate, the largest kept first; empty without gates."""
         gate = self._gate(attention)
         return [] if gate is None else gate.score().tolist()
 
@@ -95,7 +95,7 @@ class CheckpointModel:
 
 
 def read_model(path: str) -> CheckpointModel:
-    """Read which model is in a checkpoint; nothing in it is run."""
+    """Read the model in a checkpoint file, without running anything in it."""
     if not os.path.isfile(path):
         is_there = os.path.exists(path)
         raise FileNotFoundError(
@@ -105,9 +105,9 @@ def read_model(path: str) -> CheckpointModel:
 
 
 def model_of_state(state: dict[str, Any], path: str) -> CheckpointModel:
-    """The same for a checkpoint that is loaded already."""
+    """Like :func:`read_model`, for a checkpoint that is already loaded."""
     settings = checkpoints.model_settings(state, path)
-    # Not in training, whatever the settings were saved in
+    # No save directory, whatever the settings name: this is not training
     args = Namespace(**{**copy.deepcopy(settings), "save_dir": None, "no_save": True})
     named = settings.get("arch") or settings.get("_name")
     as_ours(args)
@@ -137,7 +137,7 @@ def as_ours(settings: Any) -> None:
 
 
 def _as_today(weights: dict[str, Tensor], model_class: Any) -> dict[str, Tensor]:
-    """Weights that older releases of fairseq saved, as it renames and splits them when it loads them."""
+    """Rename and split weights from older releases of fairseq, as fairseq does in loading."""
     found: dict[str, Tensor] = {}
     for key, value in weights.items():
         if model_class.attentions == (ENCODER_SELF,):
@@ -165,7 +165,7 @@ def _attentions(weights: dict[str, Tensor], options: ModelOptions) -> list[Check
 
 
 def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:
-    """Give a mapping or gates what a checkpoint has of them."""
+    """Load a mapping, or gates, from their weights in a checkpoint."""
     if not weights and not list(module.parameters()):
         return
     try:

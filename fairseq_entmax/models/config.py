@@ -1,6 +1,6 @@
 """The options of models of this package, for commands, architectures and YAML files.
 
-Every model has the features in :data:`FEATURES`, and the options of these; some have more.
+Every model has the features in :data:`FEATURES`, with their options; some models have more.
 """
 
 import shlex
@@ -17,9 +17,9 @@ from fairseq_entmax.models.features.teaching import Teaching
 from fairseq_entmax.models.head_record import HeadRecord
 
 Features = tuple[type[Feature], ...]
-# In the order in which a model gets them
+# In the order in which they are attached to a model
 FEATURES: Features = (AttentionHeads, SparseOutput, HeadRecord, Gates, FrozenDecoder, Teaching)
-# What looks like an option of this package, and is refused where it is none
+# An unknown name that contains one of these is refused as a misspelt option of this package
 _WORDS_OF_OPTIONS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_", "teacher")
 
 
@@ -29,7 +29,7 @@ def defaults_of(features: Features) -> dict[str, Any]:
 
 
 def as_arguments(options: Dictionary[str, str]) -> str:
-    """Options and their values as arguments of ``fairseq-train``, as a shell reads them."""
+    """Options and their values as arguments of ``fairseq-train``, quoted for a shell."""
     return shlex.join(
         word for option, value in options.items() for word in (option_name(option), value)
     )
@@ -42,7 +42,7 @@ def add_arguments(parser: Any, features: Features = FEATURES) -> None:
 
 
 def set_defaults(args: Any, features: Features = FEATURES) -> None:
-    """Fill in what was not given, as a fairseq architecture function does."""
+    """Set options that were not given to their defaults, as fairseq's architectures do."""
     for option, default in defaults_of(features).items():
         if getattr(args, option, None) is None:
             setattr(args, option, default)
@@ -51,9 +51,9 @@ def set_defaults(args: Any, features: Features = FEATURES) -> None:
 def refuse_unknown(
     names: Iterable[Any], known: Collection[str], features: Features = FEATURES
 ) -> None:
-    """Refuse names in a YAML file that look like options of this package and are none.
+    """Raise ValueError for unknown names in a YAML file that look like options of this package.
 
-    fairseq ignores names that it does not know, and the experiment would be another one.
+    fairseq ignores names that it does not know, so the experiment would not be the intended one.
     """
     allowed = defaults_of(features)
     for name in map(str, names):

@@ -1,7 +1,7 @@
 """The model ``entmax_copy_transformer``, which copies words from its source.
 
-It is ``entmax_transformer`` with the distribution of a head, or the mean of some heads, of its
-cross-attention mixed into the generator's: the CopyTransformer of Gehrmann et al. 2018, after the
+It is ``entmax_transformer``, but mixes the weights of one cross-attention head, or the mean of
+several, into the generator's distribution: the CopyTransformer of Gehrmann et al. 2018, after the
 pointer-generator of See, Liu and Manning 2017. Its architectures are those of
 ``entmax_transformer`` with ``copy_`` in the name, and ``entmax_copy_transformer_opennmt``.
 """
@@ -46,14 +46,14 @@ _OF_WORDS = (
 
 
 class WordEmbedding(nn.Embedding):
-    """An embedding in which markers, which have no row, look like the unknown word."""
+    """An embedding in which markers, which have no row, get the vector of the unknown word."""
 
     padding_idx: int
 
     def __init__(self, num_words: int, embed_dim: int, padding: int, unknown: int) -> None:
         super().__init__(num_words, embed_dim, padding_idx=padding)
         self.unknown = unknown
-        # As fairseq's embeddings start
+        # The initial values of fairseq's embeddings
         nn.init.normal_(self.weight, mean=0, std=embed_dim**-0.5)
         nn.init.constant_(self.weight[padding], 0)
 
@@ -62,7 +62,7 @@ class WordEmbedding(nn.Embedding):
 
 
 class CopyEncoder(EntmaxTransformerEncoder):
-    """An encoder that hands on which words it read."""
+    """An encoder that adds the source tokens to its output."""
 
     def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
         encoded: dict[str, Any] = super().forward(src_tokens, *args, **kwargs)
@@ -72,8 +72,8 @@ class CopyEncoder(EntmaxTransformerEncoder):
 class CopyDecoder(EntmaxTransformerDecoder):
     """A decoder whose output is the log probabilities of words, generated or copied.
 
-    ``copy_switch`` leads from its last state to the logit of g, the share of what is generated. Of
-    the ``num_words`` of the dictionary ``num_generated`` have an embedding, which markers have not.
+    ``copy_switch`` maps its last hidden state to the logit of g, the share that is generated. Of the
+    ``num_words`` in the dictionary, ``num_generated`` have an embedding: all but the markers.
     """
 
     copy: Copying
@@ -89,12 +89,12 @@ class CopyDecoder(EntmaxTransformerDecoder):
         self._mixes = True
 
     def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module) -> None:
-        # fairseq asks for the length alone
+        # fairseq needs only the dictionary's length
         super().build_output_projection(cfg, range(self.num_generated), embed_tokens)
 
     @contextmanager
     def unmixed(self) -> Iterator[None]:
-        """Have :meth:`forward` return the generator's logits while this is open."""
+        """Within this context, :meth:`forward` returns the generator's logits."""
         before, self._mixes = self._mixes, False
         try:
             yield
@@ -102,11 +102,11 @@ class CopyDecoder(EntmaxTransformerDecoder):
             self._mixes = before
 
     def give_copy_scores(self) -> None:
-        """From now on, also return the scores that the copy's weights come from."""
+        """From now on, also return the scores of the copy heads."""
         self.copy_attention().scores_of = self.copy.heads
 
     def copy_attention(self) -> MultiheadAttention:
-        """The cross-attention whose heads say what is copied."""
+        """The cross-attention that the copy heads belong to."""
         layer: Any = self.layers[self.copy.layer]
         attention: MultiheadAttention = layer.encoder_attn
         return attention
@@ -121,9 +121,9 @@ class CopyDecoder(EntmaxTransformerDecoder):
     ) -> tuple[Tensor, dict[str, Any]]:
         """Log probabilities of all words ``(batch, target, words)``, and a dictionary.
 
-        They are -inf at markers that the copy gives no weight; inside :meth:`unmixed` they are the
-        generator's logits, without markers. In the dictionary ``attn`` is the distribution of the
-        copy, and ``copy`` what the mixture is made of.
+        They are -inf at markers that the copy gives no weight. Inside :meth:`unmixed`, the
+        generator's logits, without markers, take their place. In the dictionary, ``attn`` is the
+        copy's distribution, and ``copy`` holds the parts of the mixture.
         """
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only, **options
@@ -141,10 +141,10 @@ class CopyDecoder(EntmaxTransformerDecoder):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's; alignments are always those of the copy."""
+        """Like fairseq's, but alignments are always the copy's distribution."""
         assert encoder_out is not None
         of_heads: list[Tensor] = []
-        # What fairseq does with the weights would lose their precision in float16
+        # Taken from the layer: with float16, fairseq's own processing rounds the weights
         handle = self.layers[self.copy.layer].register_forward_hook(
             lambda _layer, _inputs, outputs: of_heads.append(outputs[1])
         )
@@ -173,7 +173,7 @@ class CopyDecoder(EntmaxTransformerDecoder):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Keep the start of the switch where a checkpoint is of a model that does not copy."""
+        """Keep the initial switch if the checkpoint is of a model that does not copy."""
         switch = self.copy_switch.named_parameters(f"{prefix}copy_switch")
         self.filled = compat.fill_in(state_dict, switch)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
@@ -184,9 +184,9 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     """``entmax_transformer`` that copies words from its source.
 
     Takes the options of ``entmax_transformer`` and those of
-    :class:`~fairseq_entmax.models.features.copying.Copying`. Source and target have one dictionary. A checkpoint
-    of a ``transformer`` or ``entmax_transformer`` can be loaded: the switch between generating and
-    copying starts as in a new model.
+    :class:`~fairseq_entmax.models.features.copying.Copying`. Source and target share a dictionary.
+    A checkpoint of a ``transformer`` or ``entmax_transformer`` can be loaded: the switch between
+    generating and copying starts as in a new model.
 
     Source: Gehrmann, Deng and Rush 2018, *Bottom-Up Abstractive Summarization*, section 4; Baan et
     al. 2019, *Understanding Multi-Head Attention in Abstractive Summarization*.
@@ -194,7 +194,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
     features = (*FEATURES, Copying)
     encoder_class = CopyEncoder
-    gives_zeros = True  # to markers that no word of the source has
+    gives_zeros = True  # to markers that do not occur in the source
     decoder: CopyDecoder
 
     @classmethod
@@ -233,7 +233,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     ) -> Any:
         """Load a checkpoint of this model, or of one that does not copy.
 
-        The latter has rows for markers, if its dictionary has; this model does without.
+        The latter may have embeddings for markers in its dictionary; they are dropped.
         """
         with compat.stopping_command():
             cut = self._without_markers(state_dict)
@@ -262,10 +262,10 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
             )
 
     def forward(self, *args: Any, mixed: bool = True, **kwargs: Any) -> Any:
-        """Run the model as :meth:`CopyDecoder.forward` says.
+        """Run the model; the output is that of :meth:`CopyDecoder.forward`.
 
-        Without ``mixed`` the output is the generator's logits, for a loss that needs no more of the
-        mixture than a few words.
+        If ``mixed`` is false, the output is the generator's logits, for a loss that needs the
+        mixture of only a few words.
         """
         if mixed:
             return super().forward(*args, **kwargs)
@@ -274,7 +274,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
 
 def check_dictionaries(source: Any, target: Any, markers: int) -> None:
-    """Refuse fairseq's dictionaries where they differ, or end with another number of markers."""
+    """Raise ValueError if the dictionaries differ, or end with another number of markers."""
     if source != target:
         raise ValueError(
             f"a model that copies needs one dictionary of source and target, not two of "

@@ -1,8 +1,8 @@
 """The model ``entmax_transformer`` and its architectures.
 
 It is fairseq's ``transformer`` with another mapping from attention scores to weights. Each
-architecture of fairseq's ``transformer`` has its counterpart: ``transformer_iwslt_de_en``
-is ``entmax_transformer_iwslt_de_en``.
+architecture of fairseq's ``transformer`` has a counterpart: that of
+``transformer_iwslt_de_en`` is ``entmax_transformer_iwslt_de_en``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from fairseq_entmax.models.feature import ModelOptions
 
 installing.install()
 
-# On what an encoder gave, once it was reordered: the sentence of each row
+# Attribute of a reordered encoder output: the sentence of each row
 _SENTENCES = "_sentence_of_row"
-# As fairseq's decoder numbers its layers
+# A number that no layer of fairseq's decoder has
 NO_LAYER = -1
 
 
 class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
-    """fairseq's encoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+    """fairseq's encoder; :func:`wrap_layers` wraps its layers once they have their heads."""
 
     scriptable_class = TransformerEncoderBase
 
@@ -49,10 +49,10 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
         return TransformerEncoderLayerBase(cfg, return_fc=self.return_fc)
 
     def reorder_encoder_out(self, encoder_out: dict[str, list[Tensor]], new_order: Tensor) -> Any:
-        """Select rows, as fairseq does, in each step of a search.
+        """Select rows, as fairseq does in each step of a search.
 
-        The hypotheses of a sentence have the same rows: where each takes that of another of its
-        sentence, what is there is returned. On a GPU a look at the order would have to be waited for.
+        The hypotheses of a sentence have equal rows. If none takes a row of another sentence, the
+        output is returned unchanged. Not on a GPU, where comparing the order would mean a wait.
         """
         rows = encoder_out["encoder_out"]
         if not rows or rows[0].device.type != "cpu" or is_recorded():
@@ -67,11 +67,11 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
 
 
 class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
-    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+    """fairseq's decoder; :func:`wrap_layers` wraps its layers once they have their heads."""
 
     scriptable_class = TransformerDecoderBase
     weights_may_be_unread: ClassVar[bool] = True
-    # Whether those of the last cross-attention may be left out of what it returns in training
+    # Whether its output in training may lack the weights of the last cross-attention
     weights_are_unread = False
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -89,7 +89,7 @@ class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> Any:
-        """As fairseq's, whose arguments these are."""
+        """Like fairseq's, with the same arguments, but may leave out weights that nobody reads."""
         if alignment_layer is None and self.training and self.weights_are_unread:
             alignment_layer = NO_LAYER
         return super().extract_features(
@@ -105,7 +105,7 @@ class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
 def wrap_layers(stack: Any, cfg: Any) -> None:
     """Apply ``--checkpoint-activations`` and fully sharded training to layers, as fairseq does."""
     min_num_params = cfg.min_params_to_wrap
-    # By name: to iterate over the layers themselves drops some at random with LayerDrop
+    # By name: with LayerDrop, iterating over the layers themselves skips some at random
     for name, layer in list(stack.layers.named_children()):
         if cfg.checkpoint_activations:
             layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -144,7 +144,7 @@ class EntmaxTransformerModel(ModelWithHeads, TransformerModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
-        # Here, as the same seed is to give the same alphas as it always has
+        # Drawn here so that a seed keeps giving the same alphas
         cfg.head_seed = drawn_seed()
         return cls.encoder_class(cfg, src_dict, embed_tokens)
 

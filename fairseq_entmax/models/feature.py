@@ -1,7 +1,7 @@
-"""An option, written once: its default, its check, its help; and a feature, which has some.
+"""Options, each defined once with its default, check and help; and features, which have options.
 
-A feature is what a model may have beside fairseq's, such as gates: a dataclass of its options, what they
-amount to beside the options of others, and what it adds to a model. A model lists its features.
+A feature is an addition to fairseq's models, such as gates. It is a dataclass of options, which it
+checks against those of other features, and it changes the model. A model lists its features.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from fairseq_entmax.models import values
 
 @dataclass
 class Feature:
-    """What a model may have. Its fields made by :func:`option` hold what their values mean."""
+    """An addition to a model. Fields made by :func:`option` hold the parsed values of options."""
 
     name: ClassVar[str]
 
     @classmethod
     def read(cls, args: Any) -> Self:
-        """The feature as options say, each checked; those that are not given have their defaults."""
+        """Make the feature from options, each checked; an option not given has its default."""
         return cls(**{entry.name: _value(entry, args) for entry in options_of([cls])})
 
     def fit(self, options: ModelOptions, args: Any) -> None:
-        """Work out what the options amount to beside others, this package's and fairseq's, or refuse."""
+        """Combine the options with this package's others and fairseq's; ValueError on a conflict."""
 
     def attach(self, model: Any, args: Any) -> None:
-        """Add what the feature is to a model that fairseq built."""
+        """Add the feature to a model that fairseq has built."""
 
     def recorded_options(self) -> dict[str, Any]:
-        """Options that a checkpoint is to name, so that whoever loads it needs nothing else."""
+        """Options to record in checkpoints, so that loading one needs no other options."""
         return {}
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
@@ -49,16 +49,16 @@ class ModelOptions:
         self.attentions = tuple(attentions)
         self.features: dict[str, Any] = {one.name: one.read(args) for one in features}
         attention = self.features["attention"]
-        # Of each attention in each layer, from the bottom
+        # By attention, for each layer from the bottom
         self.specs: dict[str, list[LayerSpec]] = attention.specs
         self.heads: dict[str, list[int]] = attention.heads
-        self.places: dict[str, int] = attention.places  # for heads in the width of a layer
-        # What a mapping's text is taken to say where it does not
+        self.places: dict[str, int] = attention.places  # heads that a layer's width has room for
+        # Values of the parameters that a mapping's text leaves out
         self.mapping_defaults: dict[str, Any] = attention.mapping_defaults
         self.copy = self.features.get("copy")
         for feature in self.features.values():
             feature.fit(self, args)
-        # Of the mapping from scores of words to their probabilities; 1 is softmax
+        # alpha of the mapping from word scores to probabilities; 1 is softmax
         self.output_alpha: float = getattr(self.features.get("output"), "output_alpha", 1.0)
 
 
@@ -69,7 +69,7 @@ def option(
     metavar: str | None = None,
     default_text: str | None = None,
 ) -> Any:
-    """A field of a feature: true or false where it has no ``check``. ``help`` is text, or makes it."""
+    """A field of a feature; a flag if it has no ``check``. ``help`` is a text, or returns one."""
     if default is not None and metavar is not None:
         default_text = str(default)
     shown = f" (default: {default_text})" if default_text else ""
@@ -78,13 +78,13 @@ def option(
 
 
 def options_of(features: Iterable[type[Feature]]) -> Iterator[Field[Any]]:
-    """The options of features."""
+    """The fields of features that are options."""
     for feature in features:
         yield from (entry for entry in fields(feature) if "check" in entry.metadata)
 
 
 def option_name(option: str) -> str:
-    """``alpha_init`` to ``--alpha-init``."""
+    """Turn ``alpha_init`` into ``--alpha-init``."""
     return "--" + option.replace("_", "-")
 
 
@@ -98,7 +98,7 @@ def _value(entry: Field[Any], args: Any) -> Any:
 
 
 def add_argument(parser: Any, entry: Field[Any]) -> None:
-    """Add an option to an argparse parser or group, as text. Defaults come from the architecture."""
+    """Add an option to an argparse parser or group, as text; the architecture sets its default."""
     about, is_flag = entry.metadata, entry.metadata["metavar"] is None
     settings = {"action": "store_true"} if is_flag else {"metavar": about["metavar"]}
     help = about["help"]() if callable(about["help"]) else about["help"]

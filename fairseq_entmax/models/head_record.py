@@ -1,14 +1,14 @@
-"""What heads learn while a model trains: in fairseq's logs, and in files of its own.
+"""What heads learn while a model trains, recorded in fairseq's logs and in files.
 
-Each kind of number that a mapping learns for its heads has a file in the save directory, of its
-name: ``alpha.jsonl`` has one JSON object a line, in the order of updates, each update at most once:
+Each quantity that mappings learn per head, such as alpha, has a file in the save directory.
+``alpha.jsonl`` has one JSON object per line, in the order of updates, each update at most once:
 
     {"update": 120, "alpha": {"encoder-self": {"0": [1.31, 1.62], "1": [1.5, 1.44]}, ...}}
 
-``update`` is the number of optimiser steps behind the values: 0 is the start of training.
-``alpha`` holds, for each attention that learns alpha, each layer (from 0, the bottom) with
-the alpha of each head; a single value where the heads share one. With per-head mappings
-it is null for those that have no such value.
+``update`` is the number of optimiser steps made so far: 0 is the start of training.
+``alpha`` holds, for each attention that learns alpha and each of its layers (from 0, the
+bottom), the alpha of each head, or a single value if the heads share one. With per-head
+mappings, it is null for heads without alpha.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class HeadRecord(Feature):
 
 
 def record_path(folder: str | os.PathLike[str], name: str) -> Path:
-    """The file of a kind of number, such as ``alpha``, in a save directory."""
+    """The file of a quantity, such as ``alpha``, in a save directory."""
     return Path(folder) / f"{name}.jsonl"
 
 
 class HeadMonitor:
-    """Shows and records what the heads of a model learn while fairseq's trainer runs.
+    """Logs and records what the heads of a model learn while fairseq's trainer runs.
 
-    There is a line each ``interval`` updates (0: none at all), one where the record begins, and one
-    beside each validation score. Without ``save_dir`` nothing is written.
+    A file gets a line every ``interval`` updates (0: no files), one at its beginning, and one at each
+    validation. Without ``save_dir``, nothing is written.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HeadMonitor:
                 learned = self._learned.setdefault(name, _Learned(name, path))
                 learned.add(attention, layer, module.mapping)
         self._interval = interval
-        self.is_trained = False  # by fairseq's trainer: before, nothing is logged or written
+        self.is_trained = False  # by fairseq's trainer; until then nothing is logged or written
 
     def observe(self, training: bool) -> None:
         """Called at each forward pass. Waits for the device only when a line is due."""
@@ -93,24 +93,24 @@ class HeadMonitor:
 
 
 class _Learned:
-    """One kind of number that heads learn, and its file."""
+    """One quantity that heads learn, and its file."""
 
     def __init__(self, name: str, path: Path | None) -> None:
-        # Those that learn it, by attention and layer
+        # The mappings that learn it, by attention and layer
         self.mappings: dict[str, dict[int, Mapping]] = {}
-        # Heads without it; a NaN that comes later is of a training that diverged
+        # Heads without this quantity; a NaN that comes later means that training diverged
         self._missing: dict[tuple[str, int], list[bool]] = {}
         self._name = name
         self._path = path
         self._last: int | None = None  # the update of the last line
 
     def add(self, attention: str, layer: int, mapping: Mapping) -> None:
-        """Watch a mapping, which is as it was built."""
+        """Watch a mapping that has just been built."""
         self.mappings.setdefault(attention, {})[layer] = mapping
         self._missing[attention, layer] = mapping.head_values()[self._name].isnan().tolist()
 
     def values(self, attention: str) -> dict[str, list[float | None]]:
-        """The present values of one attention: layer to those of its heads."""
+        """The current values of the heads of one attention, by layer."""
         return {
             str(layer): [
                 None if is_missing else round(value, DIGITS)
@@ -124,7 +124,7 @@ class _Learned:
         }
 
     def learned(self, attention: str) -> list[float]:
-        """The present values of the heads of one attention that learn them."""
+        """The current values of the heads of one attention, without those that never change."""
         return [
             value
             for layer, values in self.values(attention).items()
@@ -135,14 +135,14 @@ class _Learned:
         ]
 
     def log(self) -> None:
-        """Let fairseq show mean, minimum and maximum over the heads of each attention."""
+        """Have fairseq log mean, minimum and maximum over the heads of each attention."""
         for attention in self.mappings:
             for statistic, function in (("mean", fmean), ("min", min), ("max", max)):
                 name = f"{self._name}_{attention.replace('-', '_')}_{statistic}"
                 compat.log_when_shown(name, partial(_over_heads, attention, function), self)
 
     def record(self, update: int, is_due: bool) -> None:
-        """Add a line if one is due, or the first of a record."""
+        """Add a line if one is due, or if the record has none yet."""
         if self._path is None or update == self._last:
             return
         if self._last is None:
@@ -157,10 +157,10 @@ class _Learned:
         return {"update": update, self._name: {name: self.values(name) for name in self.mappings}}
 
     def _continue_record(self, path: Path, update: int) -> int | None:
-        """Cut the record back to where this process starts; the update of the last line left.
+        """Cut the record back to where this process starts; return the update of the last line.
 
-        A process that was stopped may have written lines behind the checkpoint that training
-        resumes from; those updates are about to happen again.
+        A process that was stopped may have recorded updates made after the checkpoint from which
+        training resumes; those updates are about to be made again.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -178,14 +178,14 @@ class _Learned:
 def _over_heads(
     attention: str, function: Callable[[list[float]], float], *learned: _Learned
 ) -> float:
-    """A number over the heads of one attention that learn; NaN where the model is gone."""
+    """A statistic over the heads of one attention; NaN if the model no longer exists."""
     return round(function(learned[0].learned(attention)), 4) if learned else float("nan")
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
-    """Read a record such as ``alpha.jsonl``, of the kind of number ``name``: a dictionary a line.
+    """Read the record of a quantity, such as ``alpha.jsonl``: one dictionary per line.
 
-    Without a last line that was cut off in writing.
+    A last line that was cut off in writing is left out.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
@@ -200,13 +200,13 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
             records.append({"update": record["update"], name: record[name]})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             if number == len(lines):
-                break  # what stands behind the last line end: nothing, or a line cut off
+                break  # after the last newline there is nothing, or a line that was cut off
             raise ValueError(f"{path}, line {number}: not a line of {name}.jsonl") from None
     return records
 
 
 def _is_record(update: Any, values: Any) -> bool:
-    """Whether it has the form of the line above, whatever the numbers."""
+    """Whether a line has the form shown in the module's docstring, whatever its numbers."""
     return (
         type(update) is int
         and update >= 0

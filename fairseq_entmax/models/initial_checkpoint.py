@@ -1,4 +1,4 @@
-"""The checkpoint that training starts from, and what a model takes from it beside the weights."""
+"""The checkpoint that training starts from, and what a model takes from it besides the weights."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fairseq_entmax.models.features.copying import Copying
 
 
 def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
-    """The heads of the pruned checkpoint from which training starts, as options.
+    """Options for the heads of the pruned checkpoint that training starts from.
 
-    With them come per-head mappings, if ``--attn-mapping`` is that of the model which was
-    pruned, and the heads to copy by, which have other numbers than before. Nothing where options say
-    how many heads there are, or where training starts from nothing that was pruned and can be read.
+    They include per-head mappings, if ``--attn-mapping`` is that of the pruned model, and the copy
+    heads, which pruning has renumbered. Empty if options give the numbers of heads, or if training
+    does not start from a pruned checkpoint that can be read.
     """
     path = initial_checkpoint_of(args)
     try:
@@ -44,7 +44,7 @@ def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     copying, default, wanted = initial.options.copy, Copying.read(None), Copying.read(args)
     same_layer = copying.layer, copying.layer - len(initial.options.heads[CROSS])
     if wanted.copy_layer not in (default.copy_layer, *same_layer):
-        return {}  # another layer, whose heads are as they are numbered in the checkpoint
+        return {}  # in another layer, --copy-heads already numbers heads as the checkpoint does
     options: dict[str, str] = copying.arguments(copying.heads)
     if wanted.heads not in (default.heads, copying.heads):
         raise ValueError(
@@ -72,9 +72,9 @@ def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
 
 
 def initial_checkpoint_of(args: Any) -> str | None:
-    """The checkpoint that fairseq will load first, by its own rules; None outside of training.
+    """The checkpoint that fairseq will load first; None if there is none, or outside training.
 
-    None too where options say how many heads there are.
+    Also None if options give the numbers of heads.
     """
     has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
     if has_counts or getattr(args, "save_dir", None) is None:

@@ -1,7 +1,7 @@
 """The model ``entmax_transformer_lm`` and its architectures.
 
-It is fairseq's ``transformer_lm``, a decoder alone, with another mapping from attention scores to
-weights. Each architecture of fairseq's ``transformer_lm`` has its counterpart:
+It is fairseq's decoder-only ``transformer_lm`` with another mapping from attention scores to
+weights. Each architecture of fairseq's ``transformer_lm`` has a counterpart: that of
 ``transformer_lm_gpt`` is ``entmax_transformer_lm_gpt``.
 """
 
@@ -27,7 +27,7 @@ from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder, w
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 
-# Options of the task and of commands that fairseq's model takes too
+# Options of other sections that fairseq's model reads too
 BORROWED = {
     "task": ("add_bos_token", "tokens_per_sample", "max_target_positions"),
     "common": ("tpu",),
@@ -36,7 +36,7 @@ BORROWED = {
 
 def _decoder(args: Any, *parts: Any, **options: Any) -> EntmaxTransformerDecoder:
     decoder = EntmaxTransformerDecoder(TransformerConfig.from_namespace(args), *parts, **options)
-    decoder.args = args  # as fairseq's has them
+    decoder.args = args  # as in fairseq's decoder
     return decoder
 
 
@@ -45,7 +45,7 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
     """fairseq's ``transformer_lm`` with alpha-entmax attention, for the task ``language_modeling``.
 
     Takes every option of fairseq's ``transformer_lm``, and those of
-    :mod:`fairseq_entmax.models.config` that fit a decoder alone. A checkpoint of a stock
+    :mod:`fairseq_entmax.models.config` that apply to a decoder. A checkpoint of a stock
     ``transformer_lm`` can be loaded: what it lacks starts as in a new model, and is logged.
     """
 
@@ -66,7 +66,7 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
         for section, names in BORROWED.items():
             of_section = root.get(section) or {}
             borrowed = {name: of_section.get(name) for name in names if cfg.get(name) is None}
-            with open_dict(cfg):  # which is what a checkpoint says of the model
+            with open_dict(cfg):  # the section that checkpoints store for the model
                 cfg.update(borrowed)
         return super()._namespace(cfg)
 
@@ -81,7 +81,7 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        # fairseq names its decoder in the code
+        # fairseq hard-codes the class of the decoder
         with mock.patch.object(transformer_lm, "TransformerDecoder", _decoder):
             model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
@@ -99,7 +99,7 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
 
 
 def stock_defaults() -> dict[str, Any]:
-    """The options of fairseq's ``transformer_lm`` with their defaults, as its dataclass has them."""
+    """The defaults in the dataclass of fairseq's ``transformer_lm``, without borrowed options."""
     defaults = {}
     for entry in fields(TransformerLanguageModelConfig):
         default = entry.default if entry.default is not MISSING else None
@@ -110,10 +110,10 @@ def stock_defaults() -> dict[str, Any]:
 
 
 def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
-    """fairseq's function of an architecture, and then the defaults of its dataclass."""
+    """Wrap fairseq's function of an architecture, and add the defaults of its dataclass."""
 
     def defaults(args: Any) -> None:
-        # Some of fairseq's functions take what a configuration has not for a value, None
+        # Some of fairseq's functions would take the None of an unset option for a value
         settings = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
         settings = vars(settings) if isinstance(settings, Namespace) else settings
         plain = Namespace(**{name: value for name, value in settings.items() if value is not None})

@@ -1,7 +1,7 @@
-"""How a model takes the weights of a checkpoint: its own, those of its stock counterpart, or of less.
+"""Loading a checkpoint of the same model, of its stock counterpart, or of a model with fewer parts.
 
-What the checkpoint lacks starts as in a new model, and the log names it; what does not fit is
-refused in one sentence.
+What the checkpoint lacks starts as in a new model, and is logged. Weights that do not fit raise
+a ValueError of one sentence.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class Restoring(nn.Module):
-    """Tolerant loading; stands before fairseq's model among the bases of a class."""
+    """Mixin for tolerant loading; list it before fairseq's model among the bases of a class."""
 
     attention_options: ModelOptions
-    # Whether the checkpoint loaded last stores what heads learn by another --alpha-lr-factor
+    # Whether the last checkpoint loaded has another --alpha-lr-factor, or --gate-lr-factor
     has_other_factors = False
 
     def load_state_dict(
@@ -36,10 +36,10 @@ class Restoring(nn.Module):
     ) -> Any:
         """Load a checkpoint of this model or of its stock counterpart.
 
-        What the checkpoint lacks keeps its starting value; the log names it.
+        What the checkpoint lacks keeps its initial value, and is logged.
         """
         if _places(state_dict) == _places(self.state_dict()):
-            # fairseq would take --encoder-layers-to-keep out of the remaining layers once more
+            # The layers match already: fairseq would apply --encoder-layers-to-keep once more
             model_cfg = args = None
         elif model_cfg is not None:
             state_dict, model_cfg = _remaining_layers(state_dict, model_cfg), None
@@ -56,9 +56,9 @@ class Restoring(nn.Module):
         return result
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """As fairseq's, which gives a decoder with shared embeddings the weights of a projection.
+        """Like fairseq's, without the projection that it adds to a decoder with shared embeddings.
 
-        An adaptive softmax has none, and fairseq could not load such a checkpoint again.
+        An adaptive softmax has no such projection, and the checkpoint could not be loaded again.
         """
         super().upgrade_state_dict_named(state_dict, name)  # type: ignore[misc]
         if getattr(getattr(self, "decoder", None), "adaptive_softmax", None) is not None:
@@ -87,7 +87,7 @@ class Restoring(nn.Module):
             )
 
     def _say_what_is_new(self) -> None:
-        """Log what the checkpoint that was loaded did not have."""
+        """Log what the loaded checkpoint lacked."""
         modules = list(self.modules())
         gates = [module for module in modules if isinstance(module, Gate)]
         new_gates = [name for gate in gates for name in gate.filled if name.endswith("weight")]
@@ -108,7 +108,7 @@ class Restoring(nn.Module):
 
 
 def _does_not_fit(error: RuntimeError) -> ValueError:
-    """What torch says against the weights of a checkpoint, in one sentence with the remedy."""
+    """Turn torch's error about a checkpoint's weights into one sentence with the remedy."""
     message = " ".join(str(error).split())
     others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', message)
     others = [name for name in others if not name.endswith(f".{RATIO}")]
@@ -131,7 +131,7 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
 
 
 def _has_other_factors(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
-    """Whether numbers that both have are stored by other factors of learning rates."""
+    """Whether parameters in both state dicts are stored with different learning rate factors."""
     ratios = {name for state in (theirs, ours) for name in state if name.endswith(f".{RATIO}")}
     for name in ratios:
         prefix = name.removesuffix(RATIO)
@@ -143,9 +143,9 @@ def _has_other_factors(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
 
 
 def _remaining_layers(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
-    """A state dict without the layers that ``--encoder-layers-to-keep`` and its like leave out.
+    """Drop the layers that ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` leaves out.
 
-    Where only one of encoder and decoder has such an option, fairseq drops all layers of the other.
+    If only one of encoder and decoder has such an option, fairseq drops all layers of the other.
     """
     is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     if not any(is_cut.values()):
@@ -156,5 +156,5 @@ def _remaining_layers(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
 
 
 def _places(state_dict: Collection[str]) -> set[Place]:
-    """The attentions that a state dict has weights of."""
+    """The attentions that have weights in a state dict."""
     return {weight.place for weight in weights_of_attentions(state_dict).values()}

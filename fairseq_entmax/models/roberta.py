@@ -1,7 +1,7 @@
 """The model ``entmax_roberta`` and its architectures.
 
-It is fairseq's ``roberta``, an encoder alone that fills in masked words and classifies texts, with
-another mapping from attention scores to weights: ``roberta_base`` is ``entmax_roberta_base``.
+It is fairseq's ``roberta``, an encoder that fills in masked words and classifies texts, with another
+mapping from attention scores to weights. For ``roberta_base`` there is ``entmax_roberta_base``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class EntmaxRobertaModel(ModelWithHeads, RobertaModel):
     """fairseq's ``roberta`` with alpha-entmax attention.
 
     Takes every option of fairseq's ``roberta``, and those of :mod:`fairseq_entmax.models.config` that
-    fit an encoder alone. A checkpoint of a stock ``roberta`` can be loaded: what it lacks starts as in
+    apply to an encoder. A checkpoint of a stock ``roberta`` can be loaded: what it lacks starts as in
     a new model, and is logged.
 
     Source: Liu et al. 2019, *RoBERTa: A Robustly Optimized BERT Pretraining Approach*.

@@ -1,6 +1,6 @@
 """Models in TorchScript and ONNX.
 
-Where fairseq's own class is not enough for TorchScript, there is one here.
+If TorchScript cannot compile fairseq's own class, a class here takes its place.
 """
 
 from typing import Any, Dict, List, Optional, Tuple
@@ -14,7 +14,7 @@ from fairseq_entmax.criterions.sparse_output import SOFTMAX
 
 
 class ForInference(Scriptable):
-    """Of a model of this package; stands before fairseq's class among its bases."""
+    """Mixin for models of this package; list it before fairseq's class among the bases."""
 
     def scriptable_form(self: Any) -> Any:
         """A model of fairseq's class for ``torch.jit.script`` and ONNX, for inference."""
@@ -26,22 +26,22 @@ class ForInference(Scriptable):
                 f"with fairseq-generate"
             )
         model: Any = Scriptable.scriptable_form(self)
-        # What is for training alone; a seed may be too large for TorchScript's numbers
+        # Only training needs these, and a seed may be too large for TorchScript's integers
         for name in ("attention_options", "monitor", "has_other_factors", "_seed", "_passes"):
             model.__dict__.pop(name, None)
         model._modules.pop("pruning_state", None)
         return model
 
     def prepare_for_onnx_export_(self: Any, **kwargs: Any) -> None:
-        """Make the model, in place, one that ONNX takes; it cannot be trained any more."""
+        """Prepare the model, in place, for export to ONNX; it can no longer be trained."""
         self._modules.update(scriptable(self)._modules)
         super().prepare_for_onnx_export_(**kwargs)  # type: ignore[misc]
 
 
 class ScriptableLanguageModel(TransformerLanguageModel):
-    """fairseq's ``transformer_lm``, whose own ``forward`` takes arguments of any name."""
+    """fairseq's ``transformer_lm`` without the ``**kwargs`` of its ``forward``."""
 
-    # A set, which TorchScript does not have
+    # It is a set, a type that TorchScript lacks
     __jit_unused_properties__ = ("supported_targets",)
 
     def forward(
@@ -50,7 +50,7 @@ class ScriptableLanguageModel(TransformerLanguageModel):
         src_lengths: Optional[Tensor] = None,
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Scores of the next word ``(batch, tokens, words)``, and a dictionary as fairseq's."""
+        """Scores of the next word, ``(batch, tokens, words)``, and a dictionary, as in fairseq."""
         return self.decoder(src_tokens, incremental_state=incremental_state)
 
     @torch.jit.export

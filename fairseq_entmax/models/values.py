@@ -1,4 +1,4 @@
-"""What the values of options mean, whether a command, a YAML file or Python gives them."""
+"""Parsers and checks of option values, whether from a command, a YAML file or Python."""
 
 import re
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, parse_layers
 
 
 def parse_layers_option(value: Any) -> LayersSpec:
-    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have."""
+    """Parse mappings from a text, or from a list of texts, one per layer, as YAML allows."""
     return parse_layers(mapping_text(value))
 
 
 def parse_mapping_option(value: Any) -> list[LayerSpec]:
-    """The mappings that :func:`parse_layers_option` finds."""
+    """The list of mappings that :func:`parse_layers_option` parses."""
     return parse_layers_option(value).layers
 
 
 def mapping_text(value: Any) -> str:
-    """One text of mappings as text or a list of texts, not yet checked."""
+    """Join mappings, given as a text or a list of texts, into one text that is not yet parsed."""
     if isinstance(value, list | tuple):
         return ",".join(mapping_text(item) for item in value)
     if not isinstance(value, str):
@@ -28,7 +28,7 @@ def mapping_text(value: Any) -> str:
 
 
 def parse_head_counts(value: Any) -> list[int]:
-    """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it."""
+    """Parse the heads of each layer from ``"3,0,8"``, one number, or a list, as in YAML."""
     counts = parts(value)
     if not all(re.fullmatch("[0-9]{1,6}", count) for count in counts):
         raise ValueError(f"heads must be whole numbers of 0 or more, such as 3,0,8, not {value!r}")
@@ -36,13 +36,13 @@ def parse_head_counts(value: Any) -> list[int]:
 
 
 def parts(value: Any) -> list[str]:
-    """What commas separate, or a list as YAML has it."""
+    """The parts of a comma-separated text, or the entries of a list, as in YAML."""
     split = value if isinstance(value, list | tuple) else str(value).split(",")
     return [str(part).strip() for part in split] or [""]
 
 
 def whole_number(least: int, most: int) -> Callable[[Any], int]:
-    """What checks a whole number in a range; text, or a number as YAML has it."""
+    """Make a check for a whole number in a range, given as text or, as in YAML, a number."""
 
     def check(value: Any) -> int:
         is_whole = re.fullmatch(r"\s*-?[0-9]{1,12}\s*", str(value))
@@ -56,12 +56,12 @@ def whole_number(least: int, most: int) -> Callable[[Any], int]:
 
 
 def check_flag(value: Any) -> bool:
-    """Whether an option is on; a text says neither."""
+    """Return a bool unchanged; raise ValueError for anything else, such as a text."""
     if not isinstance(value, bool):
         raise ValueError(f"must be true or false, not {value!r}")
     return value
 
 
 def check_factor(value: Any) -> float:
-    """A factor of learning rates."""
+    """Check a factor of the learning rate."""
     return check_lr_factor(value, "the factor")

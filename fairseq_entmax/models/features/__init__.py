@@ -1,1 +1,1 @@
-"""The features of models, a file each."""
+"""The features of models, one per file."""

@@ -1,4 +1,4 @@
-"""The heads of a model's attentions: how many, with which mappings, and what these start from."""
+"""The heads of a model's attentions: their number, mappings and initial values."""
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from fairseq_entmax.mappings.rise import check_warmup
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
 
-# Attention to option, such as encoder_self_attn_mapping
+# From attention to option, such as encoder_self_attn_mapping
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
 HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
-# Parameters of a mapping's text, and the options that hold where it does not say them
+# Parameters of a mapping's text, and the options that give their defaults
 _DEFAULTS_OF = {
     "init": "alpha_init",
     "share": "share_alpha",
@@ -33,12 +33,12 @@ _DEFAULTS_OF = {
 
 
 def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
-    """The options for so many heads: of each attention, in each layer, bottom layer first."""
+    """The options for these numbers of heads, by attention, bottom layer first."""
     return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
 
 
 def mapping_options(specs: Dictionary[str, Sequence[LayerSpec]]) -> dict[str, str]:
-    """The options for such mappings: of each attention, in each layer, bottom layer first."""
+    """The options for these mappings, by attention, bottom layer first."""
     return {MAPPING_OPTIONS[name]: layers_text(layers) for name, layers in specs.items()}
 
 
@@ -59,7 +59,7 @@ def _heads_of(attention: str) -> Any:
 
 @dataclass
 class AttentionHeads(Feature):
-    """The heads of every attention, in every layer; what they are stands in :class:`ModelOptions`."""
+    """The heads of every attention in every layer; :class:`ModelOptions` explains the results."""
 
     name = "attention"
     attn_mapping: LayersSpec = option(
@@ -153,18 +153,18 @@ class AttentionHeads(Feature):
                 self.check_per_head(attention, layer)
 
     def check_per_head(self, attention: str, layer: int) -> None:
-        """Refuse a mapping for each head that does not fit the heads of a layer."""
+        """Raise ValueError if a layer's per-head mapping does not fit its number of heads."""
         spec, number = self.specs[attention][layer], self.heads[attention][layer]
         if isinstance(spec, PerHeadSpec) and number:
             try:
-                # A private generator: a check leaves torch's own random numbers as they are
+                # A private generator, so that a check leaves torch's random numbers alone
                 spec.build(number, torch.Generator(), self.mapping_defaults)
             except ValueError as error:
                 where = f"{option_name(self._mapping_option(attention))} ({attention} attention"
                 raise ValueError(f"{where}, layer {layer}): {error}") from None
 
     def attach(self, model: Any, args: Any) -> None:
-        """Give every attention of a model that fairseq built its mapping and heads."""
+        """Give every attention of the model its mapping and number of heads."""
         generator = torch.Generator().manual_seed(model.head_seed())
         layers = list(every_attention(model))
         places = [(attention, layer) for attention, layer, *_ in layers]
@@ -234,9 +234,9 @@ class AttentionHeads(Feature):
 
 
 def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
-    """The number of layers, and those that ``--encoder-layers-to-keep`` and its like keep of them.
+    """The number of layers, and the layers kept by ``--encoder-`` or ``--decoder-layers-to-keep``.
 
-    fairseq sets the number to that of the remaining layers, once it builds such a model.
+    When fairseq builds such a model, it sets the number to that of the remaining layers.
     """
     side = SIDES[attention]
     remaining = getattr(args, f"{side}_layers_to_keep", None)
@@ -245,7 +245,7 @@ def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
 
 
 def _of_remaining(entries: list[Any], layers: int, remaining: list[int]) -> list[Any]:
-    """Of a list for all layers, that for the remaining layers; a list for these stays."""
+    """From a list for all layers, the entries of the remaining ones; other lists are unchanged."""
     if not remaining or len(entries) == len(remaining):
         return entries
     if len(entries) != layers and not (layers == len(remaining) and len(entries) > max(remaining)):
@@ -254,7 +254,7 @@ def _of_remaining(entries: list[Any], layers: int, remaining: list[int]) -> list
 
 
 def _share_parameters(model: Any) -> None:
-    """Make mappings use one parameter together, as far as they say they reach."""
+    """Make mappings share parameters across an attention or the model, as their ``share`` says."""
     shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
     factors: dict[tuple[type[Mapping], str], float] = {}
     for attention, _, module in attention_modules(model):

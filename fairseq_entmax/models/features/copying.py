@@ -11,7 +11,7 @@ from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_name
 
-# Options of fairseq's that leave no copy head, or no vocabulary to mix with, and why
+# Options of fairseq's that leave no copy head, or no vocabulary to mix with, and the reason
 _REFUSED = {
     "no_cross_attention": "leaves no cross-attention to copy by",
     "cross_self_attention": "mixes words of the target into the attention to the source",
@@ -20,12 +20,12 @@ _REFUSED = {
     "decoder_layerdrop": "leaves the layer of the copy heads out at times",
     "merge_src_tgt_embed": "changes the numbers of words after the data were made with them",
 }
-# More words than a source of any length has, and a vocabulary that fits in memory
+# More than any source has words, yet few enough for a vocabulary that fits in memory
 MOST_MARKERS = 100_000
 
 
 def parse_copy_heads(value: Any) -> tuple[int, ...]:
-    """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it."""
+    """Parse head numbers from ``"0,3"``, one number, or a list, as in YAML."""
     heads = tuple(sorted(values.parse_head_counts(value)))
     if len(set(heads)) < len(heads):
         raise ValueError(f"a head is named twice in {value!r}")
@@ -33,7 +33,7 @@ def parse_copy_heads(value: Any) -> tuple[int, ...]:
 
 
 def parse_copy_mapping(value: Any) -> MappingSpec:
-    """The one mapping of the heads that copy."""
+    """Parse the one mapping of the copy heads."""
     text = values.mapping_text(value)
     if re.search(r"[,|()*]", text):
         raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")
@@ -42,10 +42,10 @@ def parse_copy_mapping(value: Any) -> MappingSpec:
 
 @dataclass
 class Copying(Feature):
-    """Where a model copies from its source: from the mean of heads of a cross-attention.
+    """How a model copies from its source: by the mean weights of heads of one cross-attention.
 
     Attributes:
-        layer: from 0, the bottom.
+        layer: the decoder layer of these heads, from 0, the bottom.
     """
 
     name = "copy"
@@ -81,7 +81,7 @@ class Copying(Feature):
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The heads that it copies by."""
+        """The copy heads."""
         return self.copy_heads
 
     def fit(self, options: ModelOptions, args: Any) -> None:
@@ -119,7 +119,7 @@ class Copying(Feature):
         return self.heads if (attention, layer) == (CROSS, self.layer) else ()
 
     def arguments(self, heads: Sequence[int]) -> dict[str, str]:
-        """The options by which a model copies so, by heads of these numbers."""
+        """Options for a model that copies in this way, by the heads with these numbers."""
         options = {"copy_layer": str(self.layer), "copy_heads": ",".join(map(str, heads))}
         mapping = {} if self.copy_mapping is None else {"copy_mapping": str(self.copy_mapping)}
         return {**options, **mapping}

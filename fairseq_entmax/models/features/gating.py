@@ -1,4 +1,4 @@
-"""Gates on heads, and what is for pruning by them."""
+"""Gates on heads, and a frozen decoder for pruning the encoder."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ def parse_attentions(value: Any) -> tuple[str, ...]:
 
 
 def parse_gate(value: Any) -> str:
-    """The name of a gate."""
+    """Check the name of a gate."""
     if value not in GATES:
         raise ValueError(f"unknown gate {value!r}; allowed: {', '.join(GATES)}")
     return str(value)
@@ -112,7 +112,7 @@ class Gates(Feature):
                 )
 
     def build(self, options: ModelOptions, attention: str, layer: int) -> Gate:
-        """Make the gates of the heads of one attention in one layer, which has heads."""
+        """Make the gates of one attention in one layer that has heads."""
         features, gate = options.features.values(), GATES[self.gate]
         is_stretched = issubclass(gate, gates.HardConcreteGate)
         return gate(

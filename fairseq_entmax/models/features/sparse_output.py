@@ -1,4 +1,4 @@
-"""Probabilities of words that may be exactly zero."""
+"""Word probabilities that may be exactly zero."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from fairseq_entmax.models.feature import Feature, ModelOptions, option
 
 @dataclass
 class SparseOutput(Feature):
-    """The mapping from scores of words to their probabilities, of ``--output-alpha``, or of the loss."""
+    """The mapping from word scores to probabilities, set by ``--output-alpha`` or by the loss."""
 
     name = "output"
     output_alpha: float | None = option(

@@ -1,4 +1,4 @@
-"""A teacher for a training: a trained model whose probabilities are learned too."""
+"""A teacher: a trained model whose probabilities the model learns, besides its targets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from fairseq_entmax.models.feature import Feature, option
 
 
 def check_weight(value: Any) -> float:
-    """A number from 0 to 1, or a ValueError."""
+    """Return a number from 0 to 1, or raise ValueError."""
     if not 0 <= float(value) <= 1:
         raise ValueError(f"the weight must be from 0 to 1, not {value!r}")
     return float(value)
@@ -15,7 +15,7 @@ def check_weight(value: Any) -> float:
 
 @dataclass
 class Teaching(Feature):
-    """What ``--teacher`` says; :class:`fairseq_entmax.criterions.teacher.Teacher` does it."""
+    """The options of a teacher; :class:`fairseq_entmax.criterions.teacher.Teacher` applies them."""
 
     name = "teaching"
     teacher: str | None = option(
