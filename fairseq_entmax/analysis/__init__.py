@@ -1,8 +1,8 @@
-"""What the heads of trained models do. Never imported by ``--user-dir``.
+"""Analysis of what the heads of trained models do. ``--user-dir`` never imports this package.
 
     from fairseq_entmax.analysis import AttentionRecorder, load_model, measure
 
-What is named here is imported when it is first used, as it needs fairseq.
+Names are imported on first use, because they need fairseq.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    importlib.import_module("fairseq_entmax.compat")  # for its message where there is no fairseq
+    importlib.import_module("fairseq_entmax.compat")  # raises a clear error without fairseq
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
-pass; :func:`written` puts the document together."""
+:func:`analyse` loads models and data; :func:`record` accumulates the measures of attention weights
+in one pass over the data; :func:`written` assembles the document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's options, fairseq's among them."""
+    """Return the parser of the command's options, including fairseq's."""
     options = loading.data_parser(choices.ANALYZE)
     options.prog = "fairseq-entmax analyze"
     choices.add_analyze_options(options)
@@ -59,9 +59,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Study(NamedTuple):
-    """What is looked at, and by what; data sets by model.
+    """The inputs of an analysis; ``datasets`` has one data set per model.
 
-    ``sentences``: whose maps to keep; None keeps those that the data's type chooses."""
+    ``sentences``: the sentences whose attention maps are kept; None chooses typical ones."""
 
     args: Namespace
     wanted: Sequence[str]
@@ -75,7 +75,7 @@ class Study(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What one pass over the data gives: one collector a model, and whose maps to keep, and why."""
+    """Results of one pass: a collector per model, the maps' sentences, how they were chosen."""
 
     collectors: list[ModelCollector]
     counts: DataCounts
@@ -89,7 +89,7 @@ def analyse(
     task: Any = None,
     models: Sequence[LoadedModel] | None = None,
 ) -> dict[str, Any]:
-    """Load what the options name and is not at hand, look at it, and put together the document."""
+    """Load what the options name unless it is passed in, analyse it, and return the document."""
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
@@ -120,7 +120,7 @@ def analyse(
 
 
 def record(study: Study) -> Recorded:
-    """Run all models over the data once, and sum up the measures of their weights."""
+    """Run every model over the data once and accumulate the measures of its attention weights."""
     args, data_type = study.args, study.data_type
     collectors = [ModelCollector(one, study.wanted) for one in study.models]
     chosen = TypicalSentences(choices.MAPS) if study.sentences is None else None
@@ -158,7 +158,7 @@ def record(study: Study) -> Recorded:
 def written(
     study: Study, recorded: Recorded, importance: Sequence[dict[str, Shares]]
 ) -> dict[str, Any]:
-    """The document."""
+    """Assemble the document, the content of ``analysis.json``."""
     args, annotated = study.args, recorded.counts.annotated
     generated = [getattr(dataset, "numbers", None) for dataset in study.datasets]
     analysis = {
@@ -191,7 +191,7 @@ def written(
 
 
 def _wanted(args: Namespace) -> list[str]:
-    """The measures to make: those asked for, or all that mean something on the data."""
+    """Return the measures to compute: those requested, or all that suit the type of data."""
     wanted = choices.chosen_names("--measures", args.measures, registry.optional_names())
     data_type = data_types.type_named(args.task)
     without = [name for name in wanted if name in data_type.left_out]
@@ -203,7 +203,7 @@ def _wanted(args: Namespace) -> list[str]:
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_named: bool) -> list[Any]:
-    """Which measures that take passes of their own can be worked out for a model."""
+    """Return the importance measures, which need extra passes, that can be computed for a model."""
     possible = []
     for one in registry.importance_measures():
         if one.name not in wanted:

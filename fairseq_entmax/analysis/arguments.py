@@ -1,6 +1,6 @@
-"""The options of ``analyze`` and ``ablate`` that are their own, beside those of fairseq.
+"""The own options of ``analyze`` and ``ablate``, in addition to fairseq's.
 
-Kept apart from what needs torch and fairseq, so that help and wrong options are told at once."""
+This module needs neither torch nor fairseq, so help and errors in options appear at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ABLATE = (
 MAPS = 10
 LOSS, BLEU, ROUGE = "loss", "bleu", "rouge"
 SCORES = (LOSS, BLEU, ROUGE)
-# What is computed of generated text
+# Scores that are computed on generated text
 OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
@@ -146,7 +146,7 @@ def _add_scores(group: Any) -> None:
 
 
 def chosen_names(option: str, text: str | None, known: Sequence[str]) -> list[str]:
-    """The names that an option gives with commas between them, in their known order; None is all."""
+    """Return the comma-separated names of an option in the order of ``known``; None means all."""
     names = known if text is None else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:
@@ -157,7 +157,7 @@ def chosen_names(option: str, text: str | None, known: Sequence[str]) -> list[st
 
 
 def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
-    """The names in ``--scores``, in the order of :data:`SCORES`; None is loss, and BLEU of text."""
+    """The names in ``--scores``, in the order of :data:`SCORES`; None: loss, and BLEU for text."""
     if text is None:
         return [LOSS, BLEU] if has_text else [LOSS]
     names = chosen_names("--scores", text, SCORES)
@@ -170,7 +170,7 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
 
 
 def named_heads(option: str, text: str) -> set[Head]:
-    """The heads in the text of an option."""
+    """Parse the heads in the value of an option, which errors name."""
     try:
         return parse_heads(text)
     except ValueError as error:
@@ -178,7 +178,7 @@ def named_heads(option: str, text: str) -> set[Head]:
 
 
 def check_counts(options: argparse.Namespace) -> None:
-    """Refuse a number of sentences or of resamples below 1."""
+    """Raise ValueError if a number of sentences, resamples or bytes is below 1."""
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
     remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"
@@ -194,7 +194,7 @@ COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ab
 
 
 def check_early(command: str, arguments: Sequence[str]) -> None:
-    """Answer ``--help`` at once, and refuse what argparse does of the command's own options."""
+    """Answer ``--help`` at once, and let argparse reject wrong values of the command's options."""
     description, add_options = COMMANDS[command]
     parser = argparse.ArgumentParser(
         prog=f"fairseq-entmax {command}",

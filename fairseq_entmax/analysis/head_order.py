@@ -1,8 +1,8 @@
-"""Whether what heads learned, such as alpha, still follows the numbers that they started from.
+"""Rank correlation between the initial and the final values of what heads learn, such as alpha.
 
-In a new model alpha starts at random. Where its heads end in the order in which they were drawn, a
-head with a high alpha is not one that has found that it should be sparse. Spearman's correlation of the ranks at the
-start and at the end says how far it is so: 1 is the same order, 0 says nothing of the start is left.
+In a new model every alpha is drawn at random. If the final order of the heads is that of the draws,
+a high alpha does not show that the head has learned to be sparse. Spearman's correlation between
+initial and final ranks measures this: 1 is the same order, and 0 is an unrelated one.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 TITLE = "rank correlation of start and end"
-# With two heads the correlation is 1 or -1 whatever happened
+# With two heads the correlation can only be 1 or -1
 LEAST_HEADS = 3
 LARGE = 0.5
-# Of values from 1 to 2: heads nearer to each other than this weigh words alike, and have no order
+# For values from 1 to 2: heads that differ by no more weigh words alike, and count as equal
 RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
-# Where all heads are before they rise to what was drawn
+# The value that means softmax, where heads start if they rise to their drawn values
 SOFTMAX = {"alpha": 1.0, "tv": 0.0, "oscar": 0.0}
 
 Line = Mapping[str, Any]
-# Attention to layer to the values of its heads
+# Attention -> layer -> values of the layer's heads
 Present = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
 class RankCorrelation(NamedTuple):
-    """The values of the heads that learn, at the first and at the last line of a record. Where they rise
-    from softmax, the first is the one after softmax, which has the order in which they were drawn.
+    """Initial and final values of the heads that learn, from a record's first and last line. If
+    heads rise from softmax, the first line is the one after softmax, which has the drawn order.
 
-    ``start`` and ``end``: attention to the values of its heads, bottom layer first. Layers that
-    share one value count once, and heads whose value no line changes are left out: they are fixed.
-    Values of alpha and p that end within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank."""
+    ``start`` and ``end`` map each attention to its heads' values, bottom layer first. Layers that
+    share a value count once. Heads whose value never changes are fixed, and are left out. Final
+    values of alpha or p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank."""
 
     name: str
     first_update: int
@@ -45,31 +45,31 @@ class RankCorrelation(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """How many values learn."""
+        """The number of learned values."""
         return sum(map(len, self.start.values()))
 
     @property
     def of_model(self) -> float | None:
-        """The correlation over all; None of fewer than 3, or where all start or all end alike."""
+        """The correlation over all; None for one update, under 3 values, or a constant side."""
         if self.first_update == self.last_update:
             return None
         return spearman([*itertools.chain(*self.start.values())], self._ranked(self.end))
 
     @property
     def of_attentions(self) -> dict[str, float | None]:
-        """The same for each attention that has heads which learn."""
+        """The correlation within each attention that has learning heads."""
         return {
             name: self._replace(start={name: values}, end={name: self.end[name]}).of_model
             for name, values in self.start.items()
         }
 
     def together(self) -> tuple[int, float]:
-        """How many heads end at the value where most do, and that value."""
+        """How many heads end at the most common final value, and that value."""
         ((value, count),) = Counter(self._ranked(self.end)).most_common(1) or [(float("nan"), 0)]
         return count, value
 
     def reason(self) -> str:
-        """Why there is no correlation of the whole model."""
+        """Why :attr:`of_model` is None."""
         if self.first_update == self.last_update:
             return f"the record has one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
@@ -77,7 +77,7 @@ class RankCorrelation(NamedTuple):
         return f"all {self.heads} start or end alike"
 
     def _ranked(self, values: Mapping[str, Sequence[float]]) -> list[float]:
-        """The values of all attentions, those alike within the resolution as the lowest of them."""
+        """All values as one list; values equal within the resolution become the lowest of them."""
         every = [value for heads in values.values() for value in heads]
         lowest: dict[float, float] = {}
         first = float("-inf")
@@ -93,9 +93,9 @@ def rank_correlation(
 ) -> RankCorrelation:
     """Compare the first line of a record of ``name`` with the last.
 
-    A record is a file such as ``alpha.jsonl``, or its lines, each with ``update`` and the values
-    under ``name`` or, as ``analysis.json`` has them, under ``values``: attention to layer to a list
-    of numbers, None for heads without. A ValueError says why something is none."""
+    A record is a file such as ``alpha.jsonl``, or its lines. Each has ``update`` and, under
+    ``name`` or (in ``analysis.json``) ``values``, attention -> layer -> a number per head, None for
+    heads without one. Raises ValueError, with the reason, if it is not such a record."""
     lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
     if not lines:
         raise ValueError(f"the record of {name} has no line")
@@ -113,7 +113,7 @@ def rank_correlation(
     for attention, layer, head in courses[0]:
         course = tuple(values[attention, layer, head] for values in courses)
         is_fixed = len(course) > 1 and len(set(course)) == 1
-        # Layers that share a value each have it in the record
+        # Layers that share one value each repeat it in the record
         shared = course if (attention, layer, 1) not in courses[0] and head == 0 else None
         if None in (course[0], course[-1]) or is_fixed or shared in seen:
             continue
@@ -125,7 +125,7 @@ def rank_correlation(
 
 
 def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> RankCorrelation:
-    """The same for a checkpoint, from the record beside it: its own values are the end."""
+    """Compare the start of the record beside a checkpoint with the checkpoint's own values."""
     from fairseq_entmax.models.head_record import record_path
 
     file = record_path(Path(path).parent, name)
@@ -141,7 +141,7 @@ def of_checkpoint(path: str, name: str, update: int | None, present: Present) ->
 def lines_of_checkpoint(
     lines: Sequence[Line], name: str, update: int | None, present: Present, shown: str
 ) -> list[Line]:
-    """The lines of a record up to a checkpoint, which is the last of them, if it is its record."""
+    """Return a record's lines up to a checkpoint, which comes last; check that it is its record."""
     course = [line for line in lines if update is None or line["update"] <= update]
     end = _values({name: present}, name)
     if not course:
@@ -158,13 +158,13 @@ def lines_of_checkpoint(
             )
         return course
     key = "values" if "values" in last else name
-    # In the order of the record's own heads
+    # In the record's order of attentions and layers
     values = {one: {layer: present[one][layer] for layer in last[key][one]} for one in last[key]}
     return [*course, {"update": update, key: values}]
 
 
 def as_text(result: RankCorrelation) -> str:
-    """One line for a table."""
+    """Format the result as the line below a table."""
     title = f"{TITLE}, updates {result.first_update} to {result.last_update}: "
     if result.of_model is None:
         return f"{title}none, as {result.reason()}"
@@ -179,8 +179,8 @@ def as_text(result: RankCorrelation) -> str:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The correlation of ranks, equal numbers with the mean of theirs; None of fewer than 3 pairs,
-    or where one side is constant."""
+    """Spearman's rank correlation; equal numbers share the mean of their ranks. None for fewer than
+    3 pairs, or if one side is constant."""
     if len(first) < LEAST_HEADS:
         return None
     try:
@@ -195,14 +195,14 @@ def _ranks(numbers: Sequence[float]) -> list[float]:
 
 
 def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
-    # Here, because it needs fairseq: the report has its lines from an analysis
+    # Imported here: it needs fairseq, and a report, whose lines are in an analysis, does not
     from fairseq_entmax.models.head_record import read_record
 
     return read_record(file, name)
 
 
 def _values(line: Line, name: str) -> dict[tuple[str, str, int], Any]:
-    """(attention, layer, head) to its value."""
+    """Map (attention, layer, head) to its value."""
     return {
         (attention, layer, head): value
         for attention, layers in (line[name] if name in line else line["values"]).items()
@@ -212,7 +212,7 @@ def _values(line: Line, name: str) -> dict[tuple[str, str, int], Any]:
 
 
 def _differ(recorded: float | None, present: float | None) -> bool:
-    """Whether two values differ by more than files round away."""
+    """Whether two values differ by more than the rounding in files."""
     if recorded is None or present is None:
         return recorded is not present
     return abs(recorded - present) > 1e-4 * max(1.0, abs(present))

@@ -1,4 +1,4 @@
-"""What the heads of a checkpoint have learned, such as alpha, as data and as tables."""
+"""The values of a checkpoint's heads, such as alpha, as data and as tables."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TITLES = {
 
 @dataclass(frozen=True)
 class LayerValues:
-    """One attention of one layer.
+    """The head values of one attention in one layer.
 
-    ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
-    share what is learned; None of heads that lack it. ``are_learned``: which of these are."""
+    ``values`` maps a name, such as ``alpha``, to a number per head (None for heads without one), or
+    to a single number if all heads share a learned one. ``are_learned`` says which are learned."""
 
     attention: str
     layer: int
@@ -34,11 +34,11 @@ class LayerValues:
     heads: int
     values: dict[str, list[float | None]]
     are_learned: dict[str, list[bool]]
-    risen: float = 1.0  # how far it has risen from softmax
+    risen: float = 1.0  # from softmax, 0, to the mapping itself, 1
 
 
 def model_values(model: CheckpointModel) -> list[LayerValues]:
-    """The values of the heads of a checkpoint of this package, or of its stock counterpart."""
+    """Return the head values of a checkpoint of this package or of the stock fairseq model."""
     rows = []
     for one in model.attentions:
         row = LayerValues(one.attention, one.layer, str(one.mapping), (), one.heads, {}, {})
@@ -56,7 +56,7 @@ def model_values(model: CheckpointModel) -> list[LayerValues]:
 
 
 def rank_correlations(model: CheckpointModel, rows: list[LayerValues]) -> dict[str, str]:
-    """For each kind of value that is learned, in a line, how far its heads follow their initial order."""
+    """For each kind of learned value, a line on how far the heads keep their initial order."""
     update = updates_of(model.state)
     lines = {}
     for name in dict.fromkeys(name for row in rows for name in row.learned):
@@ -73,7 +73,7 @@ def rank_correlations(model: CheckpointModel, rows: list[LayerValues]) -> dict[s
 
 
 def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
-    """The rows as plain dictionaries, for ``json.dumps``: the values under their names."""
+    """Return the rows as plain dictionaries for ``json.dumps``, with each value under its name."""
     names = _names(rows)
     return [
         {
@@ -91,7 +91,7 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
 
 
 def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = None) -> str:
-    """The rows as text tables, one for each kind of value, a line for each layer."""
+    """Format the rows as text tables: one per kind of value, with a line per layer."""
     names = _names(rows)
     if not any(row.values for row in rows) and any(row.heads for row in rows):
         return "the mappings of this model have no values for each head"
@@ -101,12 +101,12 @@ def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = Non
 
 
 def _names(rows: list[LayerValues]) -> list[str]:
-    """The kinds of values there are; alpha in a model without heads, whose table is empty."""
+    """The kinds of values in the rows; alpha if there are none, as in a model without heads."""
     return list(dict.fromkeys(name for row in rows for name in row.values)) or ["alpha"]
 
 
 def _table(rows: list[LayerValues], name: str) -> str:
-    """A line for each layer; brackets are around values that are fixed beside learned ones."""
+    """One table, with a line per layer; fixed values among learned ones stand in brackets."""
     title = TITLES.get(name, f"{name} of each head (learned unless marked 'fixed')")
     cells, learned, brackets = [], [], False
     for row in rows:
