@@ -1,1 +1,1 @@
-"""What a model loses without its heads."""
+"""Ablation: what a model loses when heads are removed."""

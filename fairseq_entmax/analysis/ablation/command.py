@@ -94,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _check(args: Namespace) -> None:
-    """Refuse what can be refused before anything is loaded; read ``--scores``."""
+    """Reject wrong options before anything is loaded, and parse ``--scores``."""
     if not args.output:
         raise ValueError("give --output DIR, the folder to write to")
     paths = args.path.split(os.pathsep)
@@ -126,7 +126,7 @@ def _check(args: Namespace) -> None:
 
 
 def _removals(args: Namespace, model: Any) -> list[Removal]:
-    """What ``--heads`` and ``--sets`` name, each once; without both, every head that is open."""
+    """The distinct removals that ``--heads`` and ``--sets`` name; by default, each open head."""
     singles = args.heads or ([] if args.sets else [choices.ALL])
     if choices.ALL in singles:
         removals: list[Removal] = [(head,) for head in heads_of(model)]
@@ -177,14 +177,14 @@ def _score_all(
             journal.add(names_of(removal), scorer.score(removal, progress.update))
 
 
-# Generation options on which the first hypothesis does not depend
+# Generation options that do not affect the best hypothesis
 PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
 
 
 def scoring_settings(
     args: Namespace, config: Any, task: Any, dataset: Any, ids: Sequence[int]
 ) -> dict[str, Any]:
-    """The settings in JSON's types; a checkpoint and data that are moved stay the same."""
+    """Settings that scores depend on, in JSON's types; moving checkpoint or data changes none."""
     with open(args.path, "rb") as file:
         checkpoint = hashlib.file_digest(file, "sha256").hexdigest()
     settings: dict[str, Any] = {
@@ -211,12 +211,12 @@ def scoring_settings(
 
 
 def _component(config: Any) -> Any:
-    """The settings of one of fairseq's components; None where there is none."""
+    """The settings of a fairseq component, such as its BPE; None if there is none."""
     return None if config is None or config._name is None else OmegaConf.to_container(config)
 
 
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
-    """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
+    """A hash of the scored sentences, as the model sees them, and of their dictionaries."""
     digest, data_type = hashlib.sha256(), type_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")

@@ -1,7 +1,7 @@
-"""A file that keeps each finished step of a long computation, so that it can go on after a stop.
+"""A file of finished removals, from which an interrupted ablation resumes.
 
-The first of its lines of JSON has the settings that the steps belong to; each other one is a
-removal: its ``heads``, none for the unchanged model, ``nll`` and ``translations``."""
+Each line is a JSON object. The first holds the settings; every other one is a removal with its
+``heads`` (none for the unchanged model), ``nll`` and ``translations``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from fairseq_entmax.analysis.ablation.removal import Names, SentenceScores
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
-# How every such file begins
+# The start of every such file
 _BEGIN = f'{{"format": "{FORMAT}", '.encode()
 _NOT_ITS_LINE = (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError)
 
 
 class Journal:
-    """The finished removals, names of heads to scores, in a file that one process at a time holds open."""
+    """Finished removals (names of heads -> scores), in a file that one process at a time locks."""
 
     def __init__(self, path: str, settings: dict[str, Any], overwrite: bool = False) -> None:
         self._path = path
@@ -46,7 +46,7 @@ class Journal:
         self._file.close()
 
     def add(self, heads: Names, scores: SentenceScores) -> None:
-        """Keep the scores of a removal; they are on the disk when this returns."""
+        """Store the scores of a removal; they are on disk when this returns."""
         self._append({"heads": list(heads), "nll": scores.nll, "translations": scores.translations})
         self.finished[heads] = scores
 
@@ -56,7 +56,7 @@ class Journal:
         os.fsync(self._file.fileno())
 
     def _read(self, header: dict[str, Any]) -> None:
-        """Take what is there; cut off a line that was not finished."""
+        """Read what was stored, and cut off an incomplete last line."""
         self._file.seek(0)
         size = 0
         foreign = ValueError(

@@ -1,4 +1,4 @@
-"""Removing heads from a model, and scoring what is left on a data set."""
+"""Removes heads from a model and scores what is left on a data set."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from fairseq_entmax.analysis.models.head_scaling import scaled_heads
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_names import Head
 
-# In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
+# Unknown words in references. Not fairseq's <<unk>>, whose tokens in sacreBLEU match <unk>
 UNKNOWN_TARGET = "NOTINDICTIONARY"
 
-# Heads that are removed together, ascending; none for the unchanged model. And their names
+# Heads that are removed together, in ascending order (none: the unchanged model), and their names
 Removal = tuple[Head, ...]
 Names = tuple[str, ...]
 
 
 class SentenceScores(NamedTuple):
-    """Of every sentence, in the data set's order: its negative log likelihood in nats, summed over its
-    target with the end of the sentence, and the best hypothesis as text; None where not asked for."""
+    """Per sentence, in the data set's order: the negative log likelihood in nats, summed over the
+    target and its end of sentence, and the best hypothesis as text. None if not requested."""
 
     nll: list[float] | None
     translations: list[str] | None
@@ -40,7 +40,7 @@ def names_of(removal: Removal) -> Names:
 
 
 def text_of(names: Sequence[str]) -> str:
-    """Names of heads, ascending, as one text that ``parse_heads`` reads back."""
+    """Join names of heads, in ascending order, into a text that ``parse_heads`` can read."""
     pairs = [name.split(":") for name in names]
     return ";".join(
         f"{attention}:{','.join(number for _, number in group)}"
@@ -49,7 +49,7 @@ def text_of(names: Sequence[str]) -> str:
 
 
 def heads_of(model: nn.Module) -> list[Head]:
-    """Every head of a model that is there and that its gate does not close in evaluation."""
+    """Return all heads of a model except those whose gate is closed in evaluation."""
     return sorted(
         Head(attention, layer, head)
         for attention, layer, module in attention_modules(model)
@@ -59,7 +59,7 @@ def heads_of(model: nn.Module) -> list[Head]:
 
 
 def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
-    """See that a model has these heads; closed ones count."""
+    """Raise ValueError if a model lacks one of these heads; closed heads count as present."""
     present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
     for head in sorted(heads):
         if head.head >= present.get(head[:2], 0):
@@ -69,7 +69,7 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
 
 @contextmanager
 def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
-    """Run a model without some of its heads; afterwards it is as it was."""
+    """Remove heads of a model within the block, and restore them afterwards."""
     with ExitStack() as stack:
         for attention, layer, module in attention_modules(model):
             gone = [head.head for head in heads if head[:2] == (attention, layer)]
@@ -81,8 +81,8 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 
 
 def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
-    """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats; of
-    a model with a sparse output, for which it can be infinite, the loss that it is trained by."""
+    """The teacher-forced negative log likelihood of each target in nats, ``(batch,)`` float64. For
+    a model with a sparse output, where this can be infinite, it is the training loss instead."""
     with torch.no_grad():
         data_type = type_of_model(model)
         output = data_type.run(model, sample)
@@ -96,10 +96,10 @@ def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
 
 
 class Scorer:
-    """Scores a model with and without heads; model, data and references are read once.
+    """Scores a model with any of its heads removed; model, data and references are kept.
 
-    Sentences are in the order of their numbers, ``ids``. ``passes``: how often a removal goes over
-    the data."""
+    Results are in the order of the sentence numbers, ``ids``. ``passes`` is the number of passes
+    over the data for each removal."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Scorer:
     def score(
         self, heads: Collection[Head], advance: Callable[[int], None] = lambda sentences: None
     ) -> SentenceScores:
-        """Score the model without some heads."""
+        """Score the model without some heads; ``advance`` gets the size of every finished batch."""
         with without_heads(self._model, heads):
             nll = self._losses(advance) if LOSS in self._scores else None
             translations = self._translations(advance) if self._has_text else None
@@ -154,7 +154,7 @@ class Scorer:
 
     def _translations(self, advance: Callable[[int], None]) -> list[str]:
         config = self._config.generation
-        # Where hypotheses are sampled, the same numbers for each removal, in whatever order
+        # Sampling uses the same random numbers for each removal, in whatever order they run
         utils.set_torch_seed(self._config.common.seed)
         generator = self._task.build_generator([self._model], config)
         texts = []
@@ -167,8 +167,8 @@ class Scorer:
                 texts.append([self._text(best["tokens"]) for best, *_ in hypotheses])
                 advance(len(hypotheses))
         finally:
-            # The generator tells cross-attention to take so many rows for one sentence, which
-            # in the teacher-forced pass are as many sentences
+            # The generator sets how many rows cross-attention takes for one sentence; in the
+            # teacher-forced pass each row is a sentence
             self._model.decoder.set_beam_size(1)
         return self._in_order(texts)
 
@@ -189,6 +189,6 @@ class Scorer:
         return text
 
     def _in_order(self, batches: Sequence[Sequence[Any]]) -> list[Any]:
-        """Values in the order of the batches to the order of the data set."""
+        """Reorder values from the order of the batches to that of the data set."""
         values = [value for batch in batches for value in batch]
         return [values[place] for place in self._order]

@@ -1,17 +1,17 @@
-"""The results of an ablation: computed from the scores, as JSON, and as tables.
+"""The results of an ablation: changes of scores with significance tests, as JSON and as tables.
 
-``ablation.json`` says of each removal, the worst first, what it does to each score::
+``ablation.json`` lists all removals, the most harmful first, with the change in each score::
 
     {"heads": ["encoder-self:0.1"],
      "loss": {"value": 2.5, "change": 0.09, "p": 0.001, "p_holm": 0.024},
      "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}
 
-``loss`` is in nats a target token, over all tokens of the data set, or a text of a classifier; of a
-model with a sparse output it is its Fenchel-Young loss: ``loss_unit`` says which. Its p is of a
-two-sided paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is
-of sacreBLEU's paired bootstrap. ``rouge1``, ``rouge2`` and ``rougeL`` are in percent the mean over
-documents of F1, or of recall with ``--rouge-bytes``; p is of the paired t-test over documents, as in
-Baan et al. 2019. ``p_holm`` is corrected for all removals in the file by Holm's method.
+``loss`` is in nats per target token over the whole data set, or per text for a classifier. For a
+model with a sparse output it is the Fenchel-Young loss; ``loss_unit`` says which. Its p is from a
+two-sided paired t-test over sentences, on their mean loss per token. ``bleu`` is in percent; its p
+is from sacreBLEU's paired bootstrap. ``rouge1``, ``rouge2`` and ``rougeL`` are the mean F1 of the
+documents in percent, or recall with ``--rouge-bytes``; p is from a paired t-test over documents, as
+in Baan et al. 2019. ``p_holm`` is p corrected for all removals in the file by Holm's method.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_d
 from fairseq_entmax.text_table import text_table
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
-# What tests are read at most often
+# The usual level of significance
 LEVEL = 0.05
 _FIELDS = ("value", "change", "p", "p_holm")
 NATS, NATS_OF_TEXT, ENTMAX = "nats a token", "nats a text", "entmax loss a token"
 _HEADINGS = {LOSS: "loss", BLEU: "BLEU", **NAMES}
 _DIGITS = {LOSS: 4, BLEU: 2, **dict.fromkeys(TYPES, 2)}
-# By what removals are sorted, the first that there is, and whether more of it is worse
+# Removals are sorted by the first of these that was scored; 1 if a higher score is worse
 _HARM = {LOSS: 1, BLEU: -1, ROUGE_1: -1}
 
 
@@ -50,12 +50,12 @@ def compare(
     seed: int,
     rouge: Rouge | None = None,
 ) -> dict[str, Any]:
-    """Hold every removal against the unchanged model."""
+    """Compare every removal with the unchanged model and test the differences."""
     names = sorted(name for name in finished if name)
     systems = [finished[name] for name in [(), *names]]
     unchanged: dict[str, float | None] = dict.fromkeys((LOSS, BLEU, *(TYPES if rouge else ())))
     removals: list[dict[str, Any]] = [{"heads": list(name), **unchanged} for name in names]
-    # Of all systems, and p of those that are held against the first
+    # The scores of all systems, and p of each compared with the first, the unchanged model
     scores: dict[str, tuple[list[float], list[float]]] = {}
     tests: dict[str, Any] = {}
     if finished[()].nll is not None:
@@ -83,7 +83,7 @@ def compare(
 
 
 def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], list[float]]:
-    """The loss of each system a token, and p of those after the first."""
+    """The loss per token of each system, and p of all but the first."""
     first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
     p_values = [paired_t_test(first, other) for other in others]
     return [sum(row) / sum(tokens) for row in nll], p_values
@@ -92,7 +92,7 @@ def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], lis
 def _rouge(
     rouge: Rouge, texts: list[list[str]], references: list[str]
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """ROUGE of each system, and p of those after the first."""
+    """ROUGE of each system, and p of all but the first."""
     statistic = rouge.options.statistic
     single_words = [_markers_as_words(text) for text in references]
     systems = [
@@ -110,12 +110,12 @@ def _rouge(
 
 
 def _markers_as_words(text: str) -> str:
-    """Without the signs by which ROUGE would take a marker apart into the words unk and 0."""
+    """Rewrite markers such as ``<unk-0>``, which ROUGE would split into the words unk and 0."""
     return MARKER.sub(r"unkmarker\1", text)
 
 
 def as_table(document: Dictionary[str, Any]) -> str:
-    """The content of ``ablation.json`` as lines of text."""
+    """Format the content of ``ablation.json`` as a text table."""
     unchanged = document["unchanged"]
     scores = [score for score in _HEADINGS if unchanged.get(score) is not None]
     titles = {**_HEADINGS, LOSS: f"loss ({document.get('loss_unit', NATS)})"}
@@ -146,14 +146,14 @@ def _p_text(p: float) -> str:
 
 
 def bleu_metric(tokenize: str | None, language: str) -> Any:
-    """sacreBLEU's BLEU."""
+    """Return sacreBLEU's BLEU with a tokenizer; None is its default for the language."""
     from sacrebleu.metrics import BLEU
 
     allowed = sorted(name for name in BLEU.TOKENIZERS if name)
     if tokenize is not None and tokenize not in allowed:
         raise ValueError(f"--sacrebleu-tokenize got {tokenize!r}: it can be {', '.join(allowed)}")
     try:
-        # Words that stay cut are what 'none' is for; else sacreBLEU warns of them
+        # With 'none', tokenized text is intended; ``force`` stops sacreBLEU's warning about it
         return BLEU(tokenize=tokenize, trg_lang=language, force=tokenize == "none")
     except (RuntimeError, ImportError) as error:
         reason = " ".join(str(error).split())
@@ -170,13 +170,13 @@ def paired_bootstrap(
     samples: int,
     seed: int,
 ) -> tuple[list[float], list[float], str]:
-    """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature.
+    """Return each system's BLEU in percent, p of all but the first, and sacreBLEU's signature.
 
     Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*."""
     from sacrebleu.significance import PairedTest
 
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
-    # sacreBLEU takes its seed from the environment alone
+    # sacreBLEU reads its seed only from the environment
     with mock.patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
         test = PairedTest(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
