@@ -1,6 +1,6 @@
-"""Criterions that are registered with fairseq. Needs fairseq."""
+"""Criterions, which register themselves with fairseq. Needs fairseq."""
 
-# First, for its message where there is no fairseq
+# Imported first, as its error says what to install if fairseq is missing
 from fairseq_entmax import compat as compat
 from fairseq_entmax.criterions.copying import CopyCrossEntropyCriterion
 from fairseq_entmax.criterions.head_l0 import plain_criterion, with_head_l0

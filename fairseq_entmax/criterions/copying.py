@@ -1,6 +1,6 @@
-"""Cross-entropy of models that copy, and an aid for their copy heads."""
+"""Cross-entropy of models that copy, and an auxiliary loss for their copy heads."""
 
-# Not from __future__ import annotations: fairseq looks at the types of options at run time
+# No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ NAME = "copy_cross_entropy"
 
 @dataclass
 class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """fairseq's options of label-smoothed cross-entropy, and the weight of the aid."""
+    """fairseq's options of label-smoothed cross-entropy, and those of the auxiliary loss."""
 
     copy_loss_weight: float = field(
         default=0.0,
@@ -48,18 +48,18 @@ class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
 class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     """Label-smoothed cross-entropy of the mixture of generator and copy, in log space.
 
-    The smoothing goes to the words that the generator can say, and none to markers. A target that
-    neither part can reach, such as a marker whose word was cut off the source, costs its smoothing
-    alone; such targets are counted, and the perplexity is of the others.
+    Only the generator's words get smoothing, not the markers. A target that neither part can
+    produce, such as a marker whose word was cut off the source, costs only its smoothing; such
+    targets are counted, and the perplexity leaves them out.
 
-    With ``--copy-loss-weight w`` each target that occurs in the source adds w times the
-    Fenchel-Young loss of each copy head against equal weights on its occurrences: the gradient
-    that a sparse head lacks where it gives them none. With ``--copy-loss-alone`` copy heads learn
-    what to copy from nothing else: the gradient of the cross-entropy with respect to a weight is
-    (1 - g) / p(target), which a sparse mapping hands on as it is, however small p is, where
-    softmax multiplies it by the weight.
+    With ``--copy-loss-weight w``, each target that occurs in the source adds w times the mean
+    Fenchel-Young loss of the copy heads against equal weights on its occurrences. It gives sparse
+    heads a gradient where they have no weight. With ``--copy-loss-alone``, copy heads learn what to
+    copy only from this loss. The gradient of the cross-entropy with respect to a weight is
+    (1 - g) / p(target): softmax multiplies it by the weight, but a sparse mapping passes it on
+    unchanged, however small p is.
 
-    Arguments are fairseq's, and those of :class:`CopyCrossEntropyConfig`; a ValueError names one
+    Arguments are those of fairseq and :class:`CopyCrossEntropyConfig`; a ValueError names one
     that is out of range.
     """
 
@@ -89,7 +89,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         self.copy_loss_alone = copy_loss_alone
 
     def check_model(self, model: Any) -> None:
-        """Check that a model copies, and that the aid is defined for its copy heads."""
+        """Check that a model copies, and that its copy heads suit the auxiliary loss."""
         if not hasattr(getattr(model, "decoder", None), "give_copy_scores"):
             raise ValueError(
                 f"--criterion {NAME} needs a model that copies: give --arch "
@@ -141,7 +141,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         return losses_and_log(loss, sample["ntokens"], self.sentence_avg, reduce, logged)
 
     def _smoothed(self, nll: Tensor, smooth: Tensor, is_word: Tensor, num_words: int) -> Tensor:
-        """fairseq's smoothing, which keeps what falls to a target from the other words."""
+        """fairseq's smoothing: the target gets 1 - eps, the generator's other words share eps."""
         to_each = torch.where(is_word, self.eps / (num_words - 1), self.eps / num_words)
         of_target = torch.where(is_word, 1.0 - self.eps - to_each, 1.0 - self.eps)
         return of_target.to(nll.dtype) * nll + to_each.to(nll.dtype) * smooth
@@ -157,13 +157,13 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Aggregate what batches and workers logged.
 
-        Beside those of fairseq's: ``copy_share``, the mean of 1 - g; ``copy_support``, how many
-        of a hundred targets that occur in the source the copy gives weight; ``copy_loss``, the
-        aid for one of these; ``unreachable``, how many of a hundred targets neither part can say.
+        In addition to fairseq's metrics: ``copy_share``, the mean of 1 - g; ``copy_support``, the
+        percentage of targets in the source that get weight from the copy; ``copy_loss``, the mean
+        auxiliary loss of these; ``unreachable``, the percentage that neither part can produce.
         """
         super().reduce_metrics(
             [
-                # What the perplexity is of
+                # The number of tokens that the perplexity is divided by
                 {**log, "ntokens": max(1, log.get("ntokens", 0) - log.get("unreachable", 0))}
                 for log in logging_outputs
             ]
@@ -185,9 +185,9 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
 
 
 def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor) -> Tensor:
-    """The Fenchel-Young loss of the copy heads, their mean, for each word of the target.
+    """The mean Fenchel-Young loss of the copy heads, for each word of the target.
 
-    It is 0 where a word is not ``copyable``: does not occur in the source, or is padding.
+    It is 0 for words that are not ``copyable``: they do not occur in the source, or are padding.
     """
     assert parts.head_scores is not None
     assert parts.head_weights is not None

@@ -1,6 +1,6 @@
-"""Losses that do not fit a model: infinite for it, or not defined.
+"""Losses that do not fit a model: they are infinite for it, or not defined.
 
-fairseq meets these in a traceback of the first update, or in a loss that is no number.
+fairseq alone ends in a traceback in the first update, or logs a loss that is not a number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairseq_entmax.mappings import PerHeadMapping
 
 
 def check_loss(criterion: type, model: Any) -> None:
-    """Refuse a class of losses, with a penalty on heads or without, that does not fit a model."""
+    """Raise ValueError if a criterion, with a penalty on heads or without, does not fit a model."""
     stock = getattr(criterion, "stock", criterion)
     name, penalty = criterion_name(criterion), "" if stock is criterion else "_with_head_l0"
     decoder = getattr(model, "decoder", None)
@@ -32,7 +32,7 @@ def check_loss(criterion: type, model: Any) -> None:
             f"--criterion {name} needs a model with --adaptive-softmax-cutoff, such as "
             f"20000,60000: give it, or --criterion cross_entropy{penalty}"
         )
-    # Of every word, by its logarithm
+    # The rest is about losses that take the logarithm of any word's probability
     if not issubclass(stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion):
         return
     if has_cutoffs:
@@ -64,12 +64,12 @@ def check_loss(criterion: type, model: Any) -> None:
 
 
 def _has_softmax(mapping: Any) -> bool:
-    """Whether a mapping, of at least one head, gives every word some weight."""
+    """Whether at least one head of a mapping gives every word some weight."""
     parts = mapping.parts if isinstance(mapping, PerHeadMapping) else [mapping]
     return any(getattr(part, "is_softmax", False) for part in parts)
 
 
 def criterion_name(criterion: Any) -> str:
-    """The name that a class of criterions is registered by, or its own."""
+    """The name under which a criterion class is registered, or the name of the class."""
     known = (name for name, one in CRITERION_REGISTRY.items() if one is criterion)
     return next(known, criterion.__name__)

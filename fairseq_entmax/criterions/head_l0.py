@@ -34,22 +34,22 @@ from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalt
 
 logger = logging.getLogger(__name__)
 
-# The criterions with a penalty, and the stock ones that they are made from
+# Names of criterions with a penalty, and of the stock criterions that they are made from
 STOCK_NAMES: dict[str, str] = {}
 
 
 class HeadL0Criterion(FairseqCriterion):
     """A criterion of fairseq plus a penalty on open heads; made by :func:`with_head_l0`.
 
-    For a batch of sample size n (target tokens; sentences with ``--sentence-avg``) the loss is
+    For a batch of sample size n (target tokens; sentences with ``--sentence-avg``), the loss is
     that of the stock criterion plus n times the penalty. fairseq divides the sum over batches and
-    workers by the sum of n: so the penalty is one number per token, whatever the batches.
+    workers by the sum of n, so the penalty per token does not depend on the batches.
 
-    In validation the gates are as in generation, and the penalty is that of
-    :meth:`HeadPenalty.at_validation`: the loss that chooses the best checkpoint.
+    In validation, gates are as in generation, and the penalty is that of
+    :meth:`HeadPenalty.at_validation`. This loss selects the best checkpoint.
     """
 
-    name: ClassVar[str]  # by which fairseq knows it
+    name: ClassVar[str]  # under which it is registered
     stock: ClassVar[type[FairseqCriterion]]  # which it is made from
 
     def __init__(self, cfg: Any, task: Any) -> None:
@@ -65,7 +65,7 @@ class HeadL0Criterion(FairseqCriterion):
             )
 
     def check_model(self, model: Any) -> None:
-        """Check that a model has the gates that the options ask for, before its training."""
+        """Check, before training, that the model has the gates that the options ask for."""
         if hasattr(self.stock_criterion, "check_model"):
             self.stock_criterion.check_model(model)
         if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
@@ -95,7 +95,7 @@ class HeadL0Criterion(FairseqCriterion):
         of = self.penalty
         penalty = of(gates, state) if model.training else of.at_validation(gates)
         added = penalty.to(loss) * sample_size
-        # Without reduction the loss is one number a token, and its sum is to be the same
+        # Without reduction there is one loss per token, and their sum must be the same
         share = added if reduce else added / loss.numel()
         loss, logging_output["loss"] = loss + share, logging_output["loss"] + share.data
         logging_output["l0_penalty"] = added.data
@@ -104,12 +104,12 @@ class HeadL0Criterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate what was logged: as the stock criterion, beside the penalty and a loss with it."""
+        """Aggregate what was logged as the stock criterion does, and log the penalty and add it."""
         without = [
             {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
             for log in logging_outputs
         ]
-        # In the units and with the weights of the stock criterion, whichever they are
+        # What the penalty adds, in the units and with the weights of the stock criterion
         added = cls._logged_loss(logging_outputs) - cls._logged_loss(without)
         cls.stock.reduce_metrics(without)
         penalty = sum(log.get("l0_penalty", 0) for log in logging_outputs) / math.log(2)
@@ -118,7 +118,7 @@ class HeadL0Criterion(FairseqCriterion):
         for meters in metrics.get_active_aggregators():
             if isinstance(meters.get("loss"), AverageMeter):
                 meters["loss"].sum = meters["loss"].sum + added
-            if "ppl" in meters and "nll_loss" not in meters:  # so it is made from the loss
+            if "ppl" in meters and "nll_loss" not in meters:  # then it is computed from the loss
                 meters["ppl"].fn = _perplexity
 
     @classmethod
@@ -129,11 +129,11 @@ class HeadL0Criterion(FairseqCriterion):
         return getattr(meters.get("loss"), "sum", 0.0)
 
     def logging_outputs_can_be_summed(self) -> bool:
-        """Whether workers may sum what they log: as of the stock criterion."""
+        """Whether workers may sum what they log, as the stock criterion says."""
         return self.stock_criterion.logging_outputs_can_be_summed()
 
     def _log(self, gates: GatesByLayer, state: PruningState) -> None:
-        """Let fairseq show the numbers of heads; they are counted when it does."""
+        """Have fairseq log the numbers of heads; they are counted when it shows them."""
         groups = {"": [gate for layers in gates.values() for gate in layers.values()]}
         for attention, layers in gates.items():
             groups["_" + attention.replace("-", "_")] = list(layers.values())
@@ -147,12 +147,12 @@ class HeadL0Criterion(FairseqCriterion):
 
 
 def _count(what: str, *gates: Gate) -> float:
-    """The number of heads behind some gates that are expected, open or undecided."""
+    """The number of heads that are expected to be open, open, or undecided, as ``what`` says."""
     return round(float(getattr(count_heads(gates), what)), 3)
 
 
 def _weight(penalty: HeadPenalty, name: str, *states: PruningState) -> float:
-    """The present weight of the penalty, or the multiplier of one of its targets."""
+    """The current weight of the penalty, or the multiplier of one of its targets."""
     return round(penalty.weights(states[0])[name], 5) if states else math.nan
 
 
@@ -163,7 +163,7 @@ def _perplexity(meters: Any) -> float:
 def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
     """Make a criterion with a penalty on open heads from one of fairseq's, and register it.
 
-    Its name is that of the stock criterion with ``_with_head_l0`` behind it, and its options are
+    Its name is that of the stock criterion with ``_with_head_l0`` appended, and its options are
     those of the stock criterion and of :class:`HeadL0Options`.
 
     Args:
@@ -171,19 +171,19 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
             (loss, sample size, logging output), and whose ``reduce_metrics`` logs ``loss``.
 
     Raises:
-        ValueError: it is not registered, or has no dataclass, or has such a criterion already.
+        ValueError: ``stock`` is not registered, has no dataclass, or has such a criterion already.
     """
     stock_name = next((name for name, known in CRITERION_REGISTRY.items() if known is stock), "")
     if stock_name not in CRITERION_DATACLASS_REGISTRY:
         raise ValueError(f"{stock.__name__} is no registered criterion with a dataclass of options")
     name = f"{stock_name}_with_head_l0"
-    # Checkpoints hold the name of the class too
+    # Checkpoints store the name of the class, too
     class_name = stock.__name__.removesuffix("Criterion") + "WithHeadL0"
     members = {"name": name, "stock": stock, "__doc__": f"``{stock_name}`` with the penalty."}
     criterion = type(class_name, (HeadL0Criterion,), members)
     bases = (HeadL0Options, CRITERION_DATACLASS_REGISTRY[stock_name])
     options = make_dataclass(f"{class_name}Options", (), bases=bases)
-    # To be found by name, in the processes that fairseq starts
+    # So that the processes that fairseq starts can find it by name
     options.__module__ = __name__
     globals()[options.__name__] = options
     register_criterion(name, dataclass=options)(criterion)
@@ -192,7 +192,7 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
 
 
 def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
-    """The settings of the stock criterion in those of one with a penalty; others as they are."""
+    """Reduce settings of a criterion with a penalty to the stock one's; copy others unchanged."""
     stock_name = STOCK_NAMES.get(settings.get("_name", ""))
     if stock_name is None:
         return dict(settings)

@@ -1,20 +1,20 @@
-"""The penalty on open heads: at a given weight, or steered to a given number of heads.
+"""The penalty on open heads, with a given weight, or steered to a given number of heads.
 
 With a weight lambda the penalty is ``lambda C``, where ``C`` is the expected number of open
 heads, the sum of P(g != 0). Source: Voita et al. 2019, section 6.
 
-With a budget of N heads it is that of an augmented Lagrangian, ``mu (C - t) + rho / 2 K e^2``
-with ``e = (C - t) / K`` for K heads. The target t goes from the expected number of heads at
-the start down to N in equal steps, and each update adds ``eta e`` to the multiplier mu. So mu
+With a budget of N heads it is the term of an augmented Lagrangian, ``mu (C - t) + rho / 2 K e^2``
+with ``e = (C - t) / K`` for K heads. The target t falls from the expected number of heads at
+the start to N in equal steps, and each update adds ``eta e`` to the multiplier mu. So mu
 settles at the weight lambda that holds C at N. Sources: Wang, Wohlwend, Lei 2020,
 *Structured Pruning of Large Language Models* (the Lagrangian of an L0 penalty and the moving
 target); Hestenes 1969, *Multiplier and Gradient Methods* (mu moves by the violation).
 
-C holds on average only. So at a given update the heads are decided: the N of largest
-score, ``log a``, get the gate 1, the others 0, and the rest of training adapts the model to them.
+C is only an expectation. So at a given update the heads are decided: the N heads of largest
+score, ``log a``, get gate 1, the others gate 0, and the model adapts in the rest of training.
 
-Protected heads are open and cost nothing: K and C are of the others, and so is the target once
-they are taken from N.
+Protected heads are always open and cost nothing: K and C count only the others, and the target
+is N less the number of protected heads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 
-# Attention to layer number to the gates there
+# Gates by attention and layer number
 GatesByLayer = Dictionary[str, Dictionary[int, Gate]]
 
 ALL = "all"
@@ -40,7 +40,7 @@ RHO = 1.0
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of heads: the sum of P(g != 0); gates in evaluation above 0, and between 0 and 1."""
+    """The sum of P(g != 0), and the numbers of gates above 0 and between 0 and 1 in evaluation."""
 
     expected: float
     open: int
@@ -65,18 +65,18 @@ def count_heads(gates: Iterable[Gate]) -> Counts:
 class HeadPenalty:
     """The penalty on the open heads of a model.
 
-    ``targets`` are how many heads to keep of each attention that is named, or under the name
-    ``"all"`` of all gated attentions together; None for a fixed weight.
+    ``targets`` are the numbers of heads to keep in each attention that is named, or, under the
+    name ``"all"``, in all gated attentions together; None for a fixed weight.
     """
 
-    weight: float = 0.0  # lambda; without meaning where there are targets
+    weight: float = 0.0  # lambda; unused if there are targets
     targets: Dictionary[str, int] | None = None
-    warmup_updates: int = 0  # until the weight, or the target, has its full value
+    warmup_updates: int = 0  # until the weight, or the target, has its final value
     decide_at: int | None = None  # the update at which the heads are decided
     multiplier_lr: float = 0.02  # eta
 
     def check(self, gates: GatesByLayer) -> None:
-        """Check that a model has the gates that the targets are for."""
+        """Raise ValueError if the model's gates do not suit the targets, or lack one they need."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
                 "the gates of --gate keep a number of heads: give --target-heads in place of --l0-weight"
@@ -102,10 +102,10 @@ class HeadPenalty:
                 )
 
     def advance(self, gates: GatesByLayer, state: PruningState, updates: int) -> None:
-        """Bring multipliers and decisions to where they are after ``updates`` updates.
+        """Bring multipliers and decisions to their state after ``updates`` updates.
 
-        A smaller number than before is a new training that starts from the model of an earlier one:
-        its state is forgotten, and all gates learn again."""
+        A smaller number than before means a new training that starts from an already trained model:
+        the state is reset, and all gates learn again."""
         if updates < state.updates:
             state.forget()
             for gate in _all(gates):
@@ -127,7 +127,7 @@ class HeadPenalty:
             state.is_decided = True
 
     def __call__(self, gates: GatesByLayer, state: PruningState) -> Tensor:
-        """The penalty in training: a scalar, for each unit of the sample size."""
+        """The penalty in training: a scalar, per unit of the sample size."""
         if self.targets is None:
             return self.weight * self._share(state.updates) * _expected(_all(gates))
         penalties = []
@@ -140,10 +140,10 @@ class HeadPenalty:
         return torch.stack(penalties).sum()
 
     def at_validation(self, gates: GatesByLayer) -> Tensor:
-        """The penalty in validation, which does not change in the course of training: a scalar.
+        """The penalty in validation, defined in the same way all through training: a scalar.
 
-        With a weight, lambda times the expected number of open heads. With a budget, 1 nat for each
-        head until they are decided, and then for each one more or fewer than the budget."""
+        With a weight, it is lambda times the expected number of open heads. With a budget, it is 1
+        nat per free head until all are decided, then 1 nat per head above or below the budget."""
         if self.targets is None:
             return self.weight * _expected(_all(gates)).detach()
         excess = []
@@ -155,8 +155,8 @@ class HeadPenalty:
         return torch.stack(excess).sum().float()
 
     def decide(self, gates: GatesByLayer) -> None:
-        """Decide the gates, but those that are: the budget's number of largest scores open, the others
-        closed; without a budget what is nearer in evaluation."""
+        """Decide all gates, unless they already are: with a budget, its heads of largest score open
+        and the others close; without one, each gate takes the nearer of 0 and 1 in evaluation."""
         if all(gate.is_decided for gate in _all(gates)):
             return
         for gate in _all(gates):
@@ -171,14 +171,14 @@ class HeadPenalty:
                 gate.decide(part)
 
     def weights(self, state: PruningState) -> dict[str, float]:
-        """The present lambda or multipliers: attention, or ``"all"``, to number."""
+        """The current lambda or multipliers, by attention or for ``"all"``."""
         if self.targets is None:
             return {ALL: self.weight * self._share(state.updates)}
         values = state.multipliers.tolist()
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
 
     def _begin(self, gates: GatesByLayer, state: PruningState) -> None:
-        """Note the heads from which these targets go down, unless an earlier process has done so."""
+        """Note the expected heads from which the targets fall, unless an earlier process has."""
         if self.targets is None:
             return
         if bool(state.start[1] < 0) != (ALL in self.targets):
@@ -190,11 +190,11 @@ class HeadPenalty:
                 state.start[first] = _expected(group.gates).detach().to(state.start)
 
     def _share(self, updates: int) -> float:
-        """How much of the way to the full weight or target is done, 0 to 1."""
+        """The share of the way to the final weight or target that is done, 0 to 1."""
         return min(1.0, updates / self.warmup_updates) if self.warmup_updates else 1.0
 
     def _violation(self, group: _Group, state: PruningState, updates: int) -> Tensor:
-        """e: how far the expected number of heads is above its present target, per head."""
+        """e: how far the expected number of heads is above its current target, per head."""
         start = state.start[group.places[0]]
         target = start + (group.free_target - start) * self._share(updates)
         expected = _expected(group.gates)
@@ -216,14 +216,14 @@ class _Group(NamedTuple):
     """Gates that share a target."""
 
     gates: list[Gate]
-    places: list[int]  # theirs in the buffers of the state
+    places: list[int]  # their indices in the buffers of the state
     target: int
     num_free: int  # heads that a gate can close
-    free_target: int  # how many of these are to stay
+    free_target: int  # how many of these are to stay open
 
 
 def _sizes(gates: list[Gate]) -> tuple[int, int]:
-    """The number of heads, and of those among them that are protected."""
+    """The number of heads, and the number of protected ones among them."""
     return sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
 
 
@@ -232,7 +232,7 @@ def _all(gates: GatesByLayer) -> list[Gate]:
 
 
 def _expected(gates: list[Gate]) -> Tensor:
-    """C: the expected number of open heads, protected ones not counted."""
+    """C: the expected number of open heads, not counting protected ones."""
     return torch.cat(
         [gate.probability_open().masked_fill(gate.is_protected, 0.0) for gate in gates]
     ).sum()

@@ -1,6 +1,6 @@
-"""The options of the penalty on open heads: what they may be, and what they amount to."""
+"""The options of the penalty on open heads, their ranges, and the penalty that they define."""
 
-# No annotations as text here: fairseq reads the types of a dataclass of options
+# No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +12,8 @@ from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
 from fairseq_entmax.mappings.rise import MOST_UPDATES
 
-# In float32 a loss over a million tokens with the penalty is finite up to here, and a multiplier
-# after as many updates as there may be; a smaller rate changes nothing that float32 tells from 0
+# Up to here a loss over a million tokens, with the penalty, is finite in float32, and so is a
+# multiplier after the most updates allowed; a smaller rate has no effect that float32 can show
 MOST_WEIGHT = 1000
 LEAST_RATE, MOST_RATE = 1e-6, 10
 
@@ -24,7 +24,7 @@ def _option(default: Any, help: str) -> Any:
 
 @dataclass
 class HeadL0Options(FairseqDataclass):
-    """Options of a criterion with the penalty, beside those of the stock criterion."""
+    """Options of a criterion with the penalty, in addition to those of the stock criterion."""
 
     l0_weight: float = _option(
         0.0,
@@ -54,7 +54,7 @@ class HeadL0Options(FairseqDataclass):
 
 
 def read_penalty(options: Any) -> HeadPenalty:
-    """Check the options, those of :class:`HeadL0Options`, and make the penalty."""
+    """Check the options of :class:`HeadL0Options`, and make the penalty."""
     for option, least, most in (
         ("l0_weight", 0, MOST_WEIGHT),
         ("l0_multiplier_lr", LEAST_RATE, MOST_RATE),
@@ -99,7 +99,7 @@ def read_penalty(options: Any) -> HeadPenalty:
 
 
 def parse_targets(text: Any, option: str = "--target-heads") -> dict[str, int] | None:
-    """Read numbers of heads: attention, or ``"all"``, to the number; None for no text."""
+    """Parse numbers of heads by attention, or for ``"all"``; None for an empty text."""
     if text is None or str(text).strip() == "":
         return None
     targets: dict[str, int] = {}

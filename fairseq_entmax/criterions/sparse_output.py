@@ -1,6 +1,6 @@
 """The entmax loss: models whose output gives most words a probability of exactly 0."""
 
-# Not from __future__ import annotations: fairseq looks at the types of options at run time
+# No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,12 +44,12 @@ class EntmaxLossCriterion(FairseqCriterion):
     """The Fenchel-Young loss of alpha-entmax over the words of the vocabulary.
 
     For scores z, p = entmax(z) and a target q (1 at the right word, or smoothed as fairseq's
-    cross-entropy smooths it) the loss of a word is (p - q) z + H(p), with H Tsallis' entropy and
-    the gradient p - q. Without smoothing it is 0 as soon as the right word's score is above all
+    cross-entropy smooths it), the loss of a word is (p - q) z + H(p), where H is Tsallis' entropy.
+    Its gradient is p - q. Without smoothing it is 0 as soon as the right word's score is above all
     others by 1 / (alpha - 1). The constant -H(q) is left out, so at alpha = 1 the loss is fairseq's
     label-smoothed cross-entropy.
 
-    Arguments are those of :class:`EntmaxLossConfig`; a ValueError names one that is out of range.
+    Takes the arguments of :class:`EntmaxLossConfig`; raises ValueError if one is out of range.
 
     Source:
         Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*; Blondel, Martins
@@ -105,7 +105,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         logits, target = net_output[0], model.get_targets(sample, net_output)
         is_real = target.ne(self.padding_idx)
         is_real[:, : self.ignore_prefix_size] = False
-        # As it stands, where it rises
+        # The current alpha, as it may be rising
         parts = entmax_loss_parts(logits, target, model.output_alpha, self.label_smoothing)
         loss = parts.loss.masked_fill(~is_real, 0.0)
         is_reached = is_real & (parts.target_prob > 0)
@@ -115,7 +115,7 @@ class EntmaxLossCriterion(FairseqCriterion):
             "n_correct": (logits.detach().argmax(-1).eq(target) & is_real).sum(),
             "total": is_real.sum(),
         }
-        if self.alpha == SOFTMAX:  # otherwise a word may have no probability, and this no value
+        if self.alpha == SOFTMAX:  # otherwise a target may have probability 0, and infinite loss
             scores = logits.detach().float()
             of_target = scores.gather(-1, target[..., None]).squeeze(-1)
             logged["nll_loss"] = ((scores.logsumexp(-1) - of_target) * is_real).sum()
@@ -125,10 +125,10 @@ class EntmaxLossCriterion(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Aggregate what batches and workers logged.
 
-        ``loss`` is divided by ln 2, as all of fairseq's; ``accuracy`` is how many of a hundred words
-        have the highest score, ``support`` the mean number of words with a probability above 0, and
-        ``in_support`` how many of a hundred targets are among them. ``nll_loss`` and ``ppl`` are
-        there at alpha = 1 alone: one target outside the support makes them infinite.
+        ``loss`` is divided by ln 2, like all of fairseq's losses. ``accuracy`` is the percentage of
+        targets with the highest score, ``support`` the mean number of words with a probability
+        above 0, and ``in_support`` the percentage of targets among these. ``nll_loss`` and ``ppl``
+        exist only at alpha = 1: one target outside the support makes them infinite.
         """
 
         def total(name: str) -> Any:
@@ -151,14 +151,14 @@ class EntmaxLossCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Workers may sum what they log."""
+        """True, as workers may sum what they log."""
         return True
 
 
 def losses_and_log(
     losses: Tensor, tokens: int, sentence_avg: bool, reduce: bool, logged: dict[str, Tensor]
 ) -> tuple[Tensor, int, dict[str, Any]]:
-    """What a criterion returns of the losses ``(batch, words)`` of a batch, and of what it logs."""
+    """What a criterion returns, from a batch's losses ``(batch, words)`` and the values to log."""
     sentences = losses.size(0)
     size = sentences if sentence_avg else tokens
     total = losses.sum() if reduce else losses.reshape(-1, 1)
@@ -168,7 +168,7 @@ def losses_and_log(
 
 
 def check_smoothing(smoothing: float) -> None:
-    """Refuse a value of ``--label-smoothing``."""
+    """Raise ValueError unless ``--label-smoothing`` is from 0 to below 1."""
     if not 0 <= smoothing < 1:
         raise ValueError(f"--label-smoothing must be from 0 to below 1, not {smoothing}")
 

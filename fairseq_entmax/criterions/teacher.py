@@ -1,4 +1,4 @@
-"""Learning from a teacher: what a criterion asks for, and the probabilities of a trained model.
+"""Knowledge distillation: training on a criterion and on the probabilities of a trained model.
 
 Source: Kim, Rush 2016, *Sequence-Level Knowledge Distillation*, section 3.1 (word-level).
 """
@@ -23,33 +23,33 @@ from fairseq_entmax.mappings.losses import fenchel_young_loss
 
 
 class Teacher:
-    """A trained model, whose probabilities another one learns for each target in training.
+    """A trained model whose probabilities another one, the student, learns for each target.
 
-    For a weight w, from 0 to 1, the loss is (1 - w) times the criterion's, and w times the
-    Kullback-Leibler divergence of the teacher's probabilities from the student's, or where the
-    student's output is sparse the Fenchel-Young loss of its alpha. A penalty on heads stays whole;
-    validation and what the criterion logs do not change. The teacher is in no checkpoint.
+    For a weight w from 0 to 1, the loss is (1 - w) times the criterion's plus w times the
+    Kullback-Leibler divergence of the teacher's probabilities from the student's, or, if the
+    student's output is sparse, the Fenchel-Young loss of its alpha. A penalty on heads is not scaled;
+    validation and the criterion's logs do not change. No checkpoint contains the teacher.
 
     Raises:
-        ValueError: there is no such checkpoint, or it is of other dictionaries than the task's.
+        ValueError: there is no such checkpoint, or its dictionaries differ from the task's.
     """
 
     def __init__(self, path: str, task: Any, weight: float) -> None:
-        # The training draws what it would without a teacher
+        # So that training draws the same random numbers as without a teacher
         with torch.random.fork_rng(devices=[]):
             try:
-                # To build a model, a task may make a generator of its translations anew
+                # A copy, as a task that builds a model may replace its sequence generator
                 teacher_task = copy.copy(task)
                 (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=teacher_task)
             except (OSError, RuntimeError) as error:
                 raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
         self.model.eval().requires_grad_(False)
-        # It is not trained: the record of what its heads learned stays, and the log has the student's
+        # Its heads are not monitored: its record stays as it is, and the log shows the student's
         self.model.monitor = None
         self.path, self.weight = path, weight
 
     def teach(self, student: Any, criterion: Any) -> None:
-        """Let the criterion of a student, or that behind its penalty, ask for what the teacher says."""
+        """Add the teacher to a student's criterion; with a penalty, to its stock criterion."""
         decoders = [getattr(model, "decoder", None) for model in (student, self.model)]
         has_features = any(getattr(one, "adaptive_softmax", None) is not None for one in decoders)
         if has_features or len({hasattr(one, "give_copy_scores") for one in decoders}) > 1:
@@ -58,7 +58,7 @@ class Teacher:
                 f"have --adaptive-softmax-cutoff: give another teacher, or leave it out"
             )
         criterion = getattr(criterion, "stock_criterion", criterion)
-        # Its class stays, by which fairseq finds how its numbers are logged
+        # The class stays the same, as fairseq aggregates the logs by it
         vars(criterion)["forward"] = functools.partial(self._loss, criterion.forward, criterion)
 
     def _loss(
@@ -69,7 +69,7 @@ class Teacher:
         sample: Any,
         reduce: bool = True,
     ) -> tuple[Tensor, Any, dict[str, Any]]:
-        """``forward`` of a criterion."""
+        """The criterion's ``forward``, with the teacher's loss in training."""
         calls: list[Any] = []
         with model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True):
             loss, size, logged = forward(model, sample, reduce=reduce)
@@ -79,7 +79,7 @@ class Teacher:
         if each.dim() == 2 and sample["target"].dim() == 2:
             is_real = sample["target"].ne(criterion.padding_idx)
             is_real[:, : getattr(criterion, "ignore_prefix_size", 0)] = False
-            # A criterion may ask the model twice, as fairseq's with R-Drop does
+            # A criterion may run the batch twice in one call, as fairseq's with R-Drop does
             each = each.view(-1, *is_real.shape) * is_real
         taught = each.sum()
         shown = utils.item(taught.detach()) / size / math.log(2)
@@ -87,24 +87,24 @@ class Teacher:
         return (1 - self.weight) * loss + self.weight * taught, size, logged
 
     def divergence(self, student: Any, inputs: Any, options: Any, output: Any) -> Tensor:
-        """For each target, how far a student's output is from what the teacher says to its input."""
+        """For each target, the divergence between the teacher's and the student's output."""
         parameter = next(student.parameters())
         self.model.to(parameter.device, parameter.dtype)
         with torch.no_grad():
             wanted = _scores(self.model, self.model(*inputs, **options), options)
             probs = entmax(wanted, getattr(self.model, "output_alpha", 1.0))
         scores, alpha = _scores(student, output, options), getattr(student, "output_alpha", 1.0)
-        # Words that a student cannot say, such as those that it does not copy
+        # Words that the student cannot produce, such as those that it does not copy
         never = scores == -torch.inf
         probs = probs.masked_fill(never, 0.0)
-        if alpha == 1:  # the same, for less
+        if alpha == 1:  # the same loss at less cost
             log_probs = scores.log_softmax(-1).masked_fill(never, 0.0)
             return functional.kl_div(log_probs, probs, reduction="none").sum(-1)
         return fenchel_young_loss(scores, entmax(scores.detach(), alpha), probs, alpha)
 
 
 def _scores(model: Any, output: Any, options: Any) -> Tensor:
-    """Of each word or class, from a model's output; logarithms of probabilities where it copies."""
+    """The scores of words or classes in a model's output; log probabilities if it copies."""
     if not options.get("mixed", True):
         return mixture_log_probs(output[0], output[1]["copy"], model.decoder.num_words)
     scores: Tensor = output[0]
