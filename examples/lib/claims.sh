@@ -1,9 +1,9 @@
-# claims.sh: holds the papers' claims against models that are trained here, from data to a table with
-# a verdict for each. A recipe's dataset.sh may set CLAIMS_LENGTH, the default of --epochs.
+# claims.sh: tests the papers' claims on models trained here, from data to a table with a verdict on
+# each claim. A recipe's dataset.sh may set CLAIMS_LENGTH, the default of --epochs.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
-# The first corpus has all models; any other tells whether a finding is the first one's own
+# All models are trained on this corpus. The others show whether a finding holds beyond it.
 WHOLE_CORPUS=bible_es_en
 MODELS=softmax,entmax,entmax15,sparsemax,cross-sparsemax,cross-fusedmax,cross-oscarmax,cross-sqpnormmax,sparse-encoder
 # The same mappings, with alpha rising in the first half of the updates
@@ -67,7 +67,7 @@ while (($# > 0)); do
 done
 if [[ -n $quick ]]; then
     seeds=${seeds:-1} corpora=${corpora:-$WHOLE_CORPUS} output=${output:-$ROOT/claims/quick}
-    # Few of everything, and all kinds of it
+    # A little of everything
     export CLAIMS_QUICK=1 TRIAL_PAIRS=240,16,12 GENERATION_OPTIONS='--max-len-b 20'
 fi
 seeds=${seeds:-1,2,3} corpora=${corpora:-$WHOLE_CORPUS,debian_en_de} output=${output:-$ROOT/claims}
@@ -88,10 +88,10 @@ hold_lock "$output"
 mkdir -p "$output/logs"
 python3 "$TOOLS/claims_record.py" about "$record" --corpora "$corpora" $quick
 
-# job CORPUS KIND MODEL SIZE SEED: the arguments of claims_job.sh
+# job CORPUS KIND MODEL SIZE SEED: prints the arguments of claims_job.sh
 job() { printf '%s\0' "$ROOT/examples/$1" "$output/$1" "$record/$1" "$device" "${@:2}"; }
 
-# run_jobs: those that are listed on standard input, several at once, each on one thread
+# run_jobs: runs the jobs listed on standard input, several at once, with one thread each
 run_jobs() {
     OMP_NUM_THREADS=1 xargs -0 -r -P "$jobs" -n 8 "$ROOT/examples/lib/claims_job.sh" "$output/logs" ||
         die "some of it failed, the reasons are above: the same command tries that again"
@@ -103,7 +103,7 @@ for corpus in ${corpora//,/ }; do
     [[ -n $quick ]] || job "$corpus" parse - - 1 | run_jobs
 done
 say "models: $jobs at once on $device; logs are in $output/logs"
-# The larger take longer, and more waits for them
+# Large models first: they take longer, and more jobs depend on them
 for seed in ${seeds//,/ }; do
     for corpus in ${corpora//,/ }; do
         for model in ${models//,/ }; do
@@ -116,7 +116,7 @@ for seed in ${seeds//,/ }; do
         done
     done
 done | run_jobs
-# Speed is measured where nothing else runs
+# Speed is measured last, when nothing else runs
 for corpus in ${corpora//,/ }; do job "$corpus" speed - - "${seeds%%,*}"; done | jobs=1 run_jobs
 PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 -m claims "$record" --output "$output"
 say "verdicts: $output/claims.md"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# One job of claims.sh, of one recipe; its output goes to a log, of which the end is shown if it fails:
+# One job of claims.sh, for one recipe. Its output goes to a log; if it fails, the end of the log is shown:
 #
 #   claims_job.sh LOGS RECIPE OUTPUT RECORD DEVICE KIND MODEL SIZE SEED
 #
-#   model      trains a model, and what is made of it: pruned, continued, from scratch; of each, what
-#              it does goes to the record
-#   speed      of all models of the seed, in turns
-#   parse      of the test set's source, where a tagger can be had
+#   model      trains a model and its variants (pruned, continued, from scratch), and records what
+#              each of them does
+#   speed      times all models of the seed, in turns
+#   parse      parses the source of the test set, if a tagger is available
 #
-# A run that the record has is done. CLAIMS_QUICK is set for a trial; CLAIMS_EPOCHS stands for the
-# recipe's.
+# A run in the record counts as done. CLAIMS_QUICK marks a trial; CLAIMS_EPOCHS replaces the recipe's
+# number of epochs.
 set -euo pipefail
 if [[ $1 != - ]]; then
     log=$1/$(basename "$3").$6.$7.$8.$9.log
@@ -26,10 +26,10 @@ source "$(dirname "$0")/pruning.sh"
 epochs=${CLAIMS_EPOCHS:-${CLAIMS_LENGTH:-8}}
 pruned=(softmax entmax) ablated=(softmax entmax) budgets=(all=24) analysis=() speed=()
 if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4); fi
-# So many that p can be small enough for all heads at once: it is never below 1 / (resamples + 1)
+# p is never below 1 / (resamples + 1): with so many, it can be small enough for all heads at once
 ablation=(--bootstrap 10000)
 if [[ -n ${CLAIMS_QUICK-} ]]; then
-    # A rise ends within the few updates of a trial
+    # The rise of alpha must end within the few updates of a trial
     epochs=${CLAIMS_EPOCHS:-1} EPOCH_UPDATES=8 SEARCH_UPDATES=8 RECOVERY_UPDATES=6
     pruned=(softmax) ablated=(softmax) budgets=(all=24)
     analysis=(--relevance-sentences 4 --gradient-sentences 4)
@@ -55,7 +55,7 @@ is_kept() { [[ -f $record/$1.json.xz ]]; }
 # one_of WORD WORD...: whether the first is among the others
 one_of() { [[ " ${*:2} " == *" $1 "* ]]; }
 
-# keep RUN ROLE [OPTION...]: what a trained model does, into the record; options of claims_record.py
+# keep RUN ROLE [OPTION...]: records what a trained model does; options are those of claims_record.py
 keep() {
     local folder=$output/runs/$1 parses=() scores=loss
     local data=("$output/data-bin" "${TASK[@]}" --gen-subset test --path "$(best_of "$1")" --max-tokens 4000)
@@ -72,7 +72,7 @@ keep() {
         --model "$model" --size "$size" --seed "$SEED" --role "$2" "${@:3}"
 }
 
-# prune BUDGET: and for 24 heads the same from scratch
+# prune BUDGET: prunes to the budget; for 24 heads, also trains a model with the same heads from scratch
 prune() {
     local name=$baseline-${1/=/} whole
     is_kept "$name-pruned" && { [[ $1 != all=24 ]] || is_kept "$name-scratch"; } && return
@@ -87,7 +87,7 @@ prune() {
     fi
 }
 
-# make_model: what of it the record has needs no model
+# make_model: trains the model and its variants, unless the record has all of them
 make_model() {
     local budget runs=("$baseline") run missing=0
     if [[ $size == large ]] && one_of "$model" "${pruned[@]}"; then
@@ -107,7 +107,7 @@ make_model() {
     for budget in "${budgets[@]}"; do prune "$budget"; done
 }
 
-# Claims on syntax are decided where it works out; the data's words have to be those of the text
+# Only claims on syntax need a parse. The words of the data must be those of the text.
 parse() {
     if [[ $TOKENIZER != none || -f $output/test.conllu ]]; then return; fi
     fairseq-entmax tag "$output/text/test.$SOURCE" --language "$SOURCE" --output "$output/test.conllu" ||
@@ -121,5 +121,5 @@ measure_speed() {
 }
 
 require_data "$output"
-# In one line, as bash reads a script while it runs it, and this one may be another by then
+# On one line: bash reads a script while it runs, and this file may have changed by then
 case $kind in model) make_model ;; speed) measure_speed ;; parse) parse ;; esac; exit

@@ -1,34 +1,34 @@
-# What the recipes for classification have in common: fairseq's RoBERTa, small and from nothing, or from a
-# checkpoint of its own by --finetune-from-model. A dataset.sh sources this, and says beside what
-# recipe.sh lists:
+# What the recipes for classification share: fairseq's RoBERTa, small and trained from scratch, or a trained
+# checkpoint given by --finetune-from-model. A dataset.sh sources this and sets, besides what recipe.sh
+# lists:
 #
-#   INPUTS          array: input0, and input1 where pairs of texts are classified
-#   MODELS          array: what report.sh holds side by side
+#   INPUTS          array: input0, or input0 and input1 for pairs of texts
+#   MODELS          array: the models that report.sh compares
 #
-# Its splits write, for each split, text/SPLIT.input0, .input1 and .label, an example a line, and
-# perhaps .group, the name of what resembles each other.
+# Its function splits writes text/SPLIT.input0, .input1 and .label for each split, with one example a line,
+# and may write .group: examples with the same group resemble each other.
 
 SOURCE=input0 TARGET=label
 INPUTS=(input0)
-# <s> before a text, from which its class is read, and </s> before the second text of a pair
+# The class is read from <s>, which starts the input; </s> separates the texts of a pair
 TASK=(--task sentence_prediction --init-token 0 --separator-token 2)
 LENGTH_UNIT=epochs
 
-# The data know how many labels there are
+# The number of labels is read from the data
 model_options() {
     MODEL_OPTIONS=(--num-classes "$(wc -l <"$OUTPUT/data-bin/label/dict.txt")" --attn-mapping "$1")
 }
 
 binary_files() { BINARY=("$OUTPUT"/data-bin/{input?,label}/{dict.txt,*.bin,*.idx}); }
 
-# accuracy_of FILE...: what resembles each other is drawn together
+# accuracy_of FILE...: scores predictions; the bootstrap draws whole groups, if there are any
 accuracy_of() {
     local text=$OUTPUT/text/test groups=()
     if [[ -f $text.group ]]; then groups=(--groups "$text.group"); fi
     python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" ${groups[@]+"${groups[@]}"}
 }
 
-# The best checkpoint is that of the highest accuracy on the validation set
+# The best checkpoint has the highest accuracy on the validation set
 SELECTION=(--criterion sentence_prediction
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 

@@ -1,24 +1,24 @@
 # What the dataset recipes share.
 #
 # The rule of every recipe: a step's product gets its final name only when it is
-# whole, and a stamp beside it says from which settings it was made. So a step
-# that is done is skipped, a step that was interrupted is made anew, and a step
-# whose settings changed is made anew too.
+# complete, and a stamp beside it records the settings it was made with. So a
+# finished step is skipped; one that was interrupted, or whose settings changed,
+# runs again.
 
 set -euo pipefail
 TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
-# The name by which the programs in tools/ speak of what went wrong
+# The name that the programs in tools/ put before their error messages
 RECIPE_PROGRAM=$(basename "$0")
 export RECIPE_PROGRAM
-# glibc gives large arrays back to the system and gets them again with each update, a sixth of a training on a CPU:
-# it keeps them, in huge pages
+# By default, glibc returns large arrays to the system and requests them again in each update, which takes a sixth of
+# the time of a training on a CPU. These settings make it keep them, in huge pages.
 export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4000000000}
 
 # --- messages ----------------------------------------------------------------
 
 say() { printf '==> %s\n' "$*"; }
 
-# end_with STATUS WORD...: ends the script with a sentence
+# end_with STATUS WORD...: ends the script with an error message
 end_with() {
     printf '%s: error: %s\n' "$(basename "$0")" "${*:2}" >&2
     exit "$1"
@@ -26,13 +26,13 @@ end_with() {
 
 die() { end_with 1 "$@"; }
 
-# A wrong option or value: the exit status that parsers of options use.
+# For a wrong option or value: exits with the status that option parsers use.
 usage_error() { end_with 2 "$* (see --help)"; }
 
-# timed WHAT COMMAND...: says every minute how long the command has taken
+# timed WHAT COMMAND...: runs the command, and says every minute how long it has taken
 timed() {
     local clock begin=$SECONDS
-    # It ends with the command, and with the script too, which alone can write to it
+    # Only the script can write to the clock, so it ends with the command or with the script
     exec {clock}> >(while read -r -t "${CLOCK_SECONDS:-60}" || (($? > 128)); do
         say "$1: $(((SECONDS - begin) / 60)) min so far"
     done)
@@ -40,7 +40,7 @@ timed() {
     exec {clock}>&-
 }
 
-# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
+# logged LOG COMMAND...: runs the command; if it fails, shows the end of its log and ends the script
 logged() {
     "${@:2}" >"$1" 2>&1 || failed "$1" "$?" "$2"
 }
@@ -66,13 +66,13 @@ require_positive_integer() {
         usage_error "option $1 got '$2': give a whole number of at least 1, such as $1 7"
 }
 
-# The characters of a mapping text; require_known_mapping judges what it means.
+# Checks only the characters of a mapping; require_known_mapping checks its meaning.
 require_mapping() {
     [[ $2 =~ ^[A-Za-z0-9_\(][A-Za-z0-9_.,:=*+|\(\)-]*$ ]] ||
         usage_error "$1 got '$2': give a mapping such as softmax, entmax15, entmax or entmax:alpha=1.33"
 }
 
-# fairseq takes a colon in a path for the border between two paths.
+# fairseq splits paths at colons.
 require_plain_path() {
     [[ -n $2 && $2 != *:* ]] ||
         usage_error "option $1 got '$2': give a path that is not empty and has no colon in it"
@@ -82,11 +82,11 @@ absolute_path() {
     if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s/%s\n' "$PWD" "$1"; fi
 }
 
-# mapping_name MAPPING: the same as a part of a file name.
+# mapping_name MAPPING: the mapping as part of a file name.
 mapping_name() { sed 's/[():]/_/g; s/[*]/x/g; s/|/--/g; s/,/+/g' <<<"$1"; }
 
-# run_name MAPPING LENGTH UNIT: the name of a run's folder. The length is part of it, so a
-# model trained longer can never be shown as one trained for fewer epochs or updates.
+# run_name MAPPING LENGTH UNIT: the name of a run's folder. It includes the length, so that a
+# model trained for longer is never shown as one trained for fewer epochs or updates.
 run_name() { printf '%s-%s%s\n' "$(mapping_name "$1")" "$2" "$3"; }
 
 # joined SEPARATOR WORD...
@@ -96,7 +96,7 @@ joined() {
     printf '%s\n' "$*"
 }
 
-# --- what must be there ------------------------------------------------------
+# --- requirements ------------------------------------------------------------
 
 # require_commands COMMAND...
 require_commands() {
@@ -115,9 +115,9 @@ choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
 
 # --- one run at a time -------------------------------------------------------
 
-# hold_lock DIR [PYTHON]: keeps others out of DIR until this process and all that it
-# started have ended. Children inherit the lock, so a training that outlives a killed
-# script still holds it, and nobody resumes from the checkpoints it is writing.
+# hold_lock DIR [PYTHON]: keeps other runs out of DIR until this process and all its
+# children have ended. Children inherit the lock, so a training that outlives a killed
+# script still holds it, and nothing resumes from the checkpoints that it is writing.
 hold_lock() {
     local dir=$1 python=${2:-python3}
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
@@ -130,18 +130,18 @@ signal.alarm(10)
 fcntl.flock(9, fcntl.LOCK_EX)' ||
         die "another run is at work in $dir: wait until it ends, end it, or choose another --output"
     export RECIPE_LOCK=$dir
-    # What a killed prepare.sh was building, or had yet to remove: nobody is writing there now
+    # Leftovers of a killed prepare.sh; nothing writes to them now
     rm -rf "$dir"/{text,tok,spm,bpe,words,data-bin}.{tmp,old}
 }
 
 # --- fingerprints and stamps -------------------------------------------------
 
-# sha256_of [FILE]: of standard input when no file is named.
+# sha256_of [FILE]: the checksum of a file, or of standard input.
 sha256_of() {
     if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi | cut -d' ' -f1
 }
 
-# fingerprint WORD...: one short text for a list of settings.
+# fingerprint WORD...: one checksum for a list of settings.
 fingerprint() { printf '%s\0' "$@" | sha256_of; }
 
 # files_fingerprint FILE...: changes when a name or a byte changes.
@@ -160,7 +160,7 @@ is_done() {
     for product in "${@:3}"; do [[ -e $product ]] || return 1; done
 }
 
-# once WHAT STAMP FINGERPRINT PRODUCT... -- COMMAND...: a step, unless it is done
+# once WHAT STAMP FINGERPRINT PRODUCT... -- COMMAND...: runs a step, unless it is done
 once() {
     local what=$1 stamp=$2 wanted=$3 products=()
     shift 3
@@ -172,10 +172,10 @@ once() {
     mark_done "$stamp" "$wanted"
 }
 
-# --- whole or not at all -----------------------------------------------------
+# --- all or nothing ----------------------------------------------------------
 
-# write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded. Where
-# the command is a function, bash does not stop in it by itself: it has to return its failures.
+# write_whole FILE COMMAND...: writes the command's output to FILE, but only if the command succeeds. bash
+# ignores set -e in a function that is called so: it has to return its failures.
 write_whole() {
     "${@:2}" >"$1.tmp" || {
         local status=$?
@@ -188,8 +188,8 @@ write_whole() {
 # mark_done STAMP FINGERPRINT
 mark_done() { write_whole "$1" printf '%s\n' "$2"; }
 
-# begin_dir DIR: empties DIR.tmp, in which the caller builds the next DIR; nothing is left of it where
-# that fails.
+# begin_dir DIR: makes an empty DIR.tmp, in which the caller builds the next DIR. It is removed if the
+# script fails.
 begin_dir() {
     BUILDING=$1.tmp
     trap 'rm -rf "$BUILDING"' EXIT
@@ -197,8 +197,8 @@ begin_dir() {
     mkdir -p "$1.tmp"
 }
 
-# finish_dir DIR FINGERPRINT: DIR.tmp becomes DIR, its stamp DIR/.done inside it, so
-# that both appear by one rename. A kill between the renames leaves no DIR at all.
+# finish_dir DIR FINGERPRINT: renames DIR.tmp to DIR. The stamp DIR/.done is inside, so
+# both appear at once. A kill between the two renames leaves no DIR at all.
 finish_dir() {
     mark_done "$1.tmp/.done" "$2"
     if [[ -e $1 ]]; then mv "$1" "$1.old"; fi
@@ -207,7 +207,7 @@ finish_dir() {
     rm -rf "$1.old"
 }
 
-# set_aside DIR WHY: a run that no longer fits keeps its files under another name.
+# set_aside DIR WHY: renames the folder of a run that no longer fits, which keeps its files.
 set_aside() {
     local n=1
     while [[ -e $1.replaced-$n ]]; do n=$((n + 1)); done
@@ -217,7 +217,7 @@ set_aside() {
 
 # --- scores ------------------------------------------------------------------
 
-# score_of METRIC FILE: the number in what sacrebleu printed to the file.
+# score_of METRIC FILE: the score in a file with sacrebleu's output.
 score_of() {
     local found
     found=$(sed -n "s/^ *$1|[^=]*= \([^ ]*\).*/\1/p" "$2" | head -n 1)
@@ -225,10 +225,10 @@ score_of() {
     printf '%s\n' "$found"
 }
 
-# has_option NAME: whether it is among the options of fairseq-train that were given
+# has_option NAME: whether the user gave this option of fairseq-train
 has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
 
-# Attention becomes sparse by degrees, but not once more where a model is trained on
+# Attention becomes sparse by degrees, but not a second time when a trained model is trained further
 rise_in_half_of() { # UPDATES
     has_option --alpha-warmup-updates || has_option --finetune-from-model ||
         TRAINING+=(--alpha-warmup-updates $(($1 / 2)))

@@ -1,10 +1,10 @@
-# The recipes that make their data of Debian's package lists. A dataset.sh sets LANGUAGES, those of the
-# descriptions, PROGRAM, which makes the splits, VALID_SOURCES and TEST_SOURCES, of a thousand source
-# packages those for validation and test, and perhaps SPLIT_SEED; and sources this.
+# For recipes that make their data from Debian's package lists. Before it sources this, a dataset.sh sets
+# LANGUAGES (of the descriptions), PROGRAM (which makes the splits), VALID_SOURCES and TEST_SOURCES (source
+# packages per thousand for validation and test), and optionally SPLIT_SEED.
 
 DEBIAN_MIRROR=${DEBIAN_MIRROR:-https://deb.debian.org/debian}
 
-# lists_fingerprint: of the lists that RAW_DIR has, if any
+# lists_fingerprint: the fingerprint of the lists in RAW_DIR, if it is set
 lists_fingerprint() {
     local kind
     if [[ -z ${RAW_DIR-} ]]; then return; fi
@@ -22,11 +22,11 @@ splits() {
         --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ${SPLIT_SEED:+--seed "$SPLIT_SEED"}
 }
 
-# have_lists: sets LISTS, the folder of the lists: those of RAW_DIR; else those that were fetched before, which stay the same when Debian's
-# change, so that a training goes on with the data it began with; else fetches them.
+# have_lists: sets LISTS, the folder of the lists. Without RAW_DIR they are fetched once and kept, even when Debian's
+# change, so that a training resumes with the data it began with.
 have_lists() {
     local list language place=$DEBIAN_MIRROR/dists/stable/main
-    # As Debian packs them: the English descriptions by xz, translations by bzip2
+    # Debian compresses the English descriptions with xz, and translations with bzip2
     local lists=(binary-amd64/Packages.xz i18n/Translation-en.xz)
     LISTS=${RAW_DIR:-$output/raw}
     if [[ -n ${RAW_DIR-} || -f $LISTS/.done ]]; then return; fi

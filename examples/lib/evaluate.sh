@@ -6,7 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-generate sacrebleu
 
-# What translations are made of: words, or the text as it is
+# The file for the model's output: plain text, or tokenised words, which are then joined to text
 words=test.hyp
 if [[ $WORDS == tok || $REFERENCE != test ]]; then words=test.hyp.tok; fi
 
@@ -23,12 +23,12 @@ step=$(fingerprint translate "$model" "$data" "${GENERATION[@]}" "$device")
 once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
     "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref" -- translate
 
-# Each line says itself when it fails: bash does not stop in a function whose status is looked at
+# Each line returns its failure: bash ignores set -e in a function whose status is tested
 score() {
     sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2 || return
     if [[ $words != test.hyp ]]; then
-        # As in the papers: words as the corpus was cut into, so only comparable where the
-        # same tokeniser cut the reference
+        # Tokenised BLEU, as in the papers: comparable only if the same tokeniser cut the
+        # reference
         sacrebleu "$OUTPUT/$WORDS/test.$TARGET" --input "$RUN/$words" --metrics bleu \
             --tokenize none --force --format text --width 2 || return
     fi

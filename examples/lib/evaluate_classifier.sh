@@ -1,4 +1,4 @@
-# evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
+# evaluate.sh of the recipes for classifiers: classifies the test set, and scores the predictions.
 
 WRITES='test.predictions.jsonl (what is said of each
 example, and the words that <s> looks at in the last layer), scores.txt (accuracy with its interval), words.txt
@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-entmax
 
-# Standard error has a line of fairseq's for each thing that it loads
+# fairseq logs to standard error whatever it loads
 classify() {
     python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
         --device "$device" 2>"$RUN/classify.log" || {

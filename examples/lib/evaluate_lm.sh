@@ -1,4 +1,4 @@
-# evaluate.sh of the recipes for language models: the perplexity of the test text.
+# evaluate.sh of the recipes for language models: computes the perplexity of the test text.
 
 WRITES='the perplexity in each evaluation of the
 recipe (scores.txt, and perplexity.json for programs), what fairseq-eval-lm logged
@@ -16,7 +16,7 @@ for evaluation in "${EVALUATIONS[@]}"; do
     log=$RUN/eval.$name.log
     logs+=("$name=$log") && log_files+=("$log")
     step=$(fingerprint eval-lm "$model" "$data" "$BLOCK_TOKENS" "$MOST_TOKENS" "${options[@]}" "$device")
-    # The probability of each subword: the log's own perplexity is that of subwords
+    # perplexity.py needs the probability of each subword: fairseq's own perplexity is per subword
     once "evaluate $run, $name, on $device: ${options[*]} ($log)" "$RUN/.eval.$name.done" "$step" "$log" -- \
         timed "$name" logged "$log" fairseq-eval-lm "$OUTPUT/data-bin" --user-dir "$user_dir" --task language_modeling \
         --path "$checkpoint" --gen-subset test --tokens-per-sample "$BLOCK_TOKENS" --max-tokens "$MOST_TOKENS" \

@@ -1,11 +1,11 @@
 # evaluate.sh of the recipes for summaries: writes summaries of the test sets and scores them.
 #
-# A dataset.sh says, beside what recipe.sh lists:
+# A dataset.sh sets, besides what recipe.sh lists:
 #
-#   rouge_options   function: sets the array ROUGE, options of fairseq-entmax rouge; is told
-#                   the test set and the folder text/
+#   rouge_options   function TEST_SET FOLDER: sets the array ROUGE, options of fairseq-entmax
+#                   rouge; FOLDER is text/
 #
-# and in published.txt the numbers of the papers, which are printed behind the scores.
+# The numbers of the papers are in published.txt, and are printed after the scores.
 
 WRITES='for each of the test sets what fairseq-generate
 wrote (test.generated), the summaries (test.hyp) and their ROUGE (test.rouge.json), and scores.txt and
@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-generate
 
-# What the data consist of is asked of the data: they may be others than the recipe's default
+# The units are read from the data, which may not have been made with the recipe's default
 read -r units <"$OUTPUT/data-bin/units"
 if [[ $units == words:* ]]; then REMOVE_BPE=(); fi
 
@@ -24,7 +24,7 @@ write_summaries() {
     local written=$RUN/generate.tmp/generate-$2.txt
     generate "$2" entmax_summarization 12000
     if [[ $units == words:* ]]; then
-        # The numbers that a model copied become the words they stand for
+        # The numbered markers that a model copied become the words they stand for
         fairseq-entmax oov restore "$written" --source "$OUTPUT/$WORDS/$1.$SOURCE" \
             --vocab "$OUTPUT/words/dict.txt" --output "$written.words" --overwrite >>"$RUN/generate.log"
         mv -f "$written.words" "$written"
@@ -47,7 +47,7 @@ for number in "${!TEST_SETS[@]}"; do
     hypotheses+=("$RUN/$set.hyp") scores+=("$RUN/$set.rouge.json")
 done
 
-# Each line says itself when it fails: bash does not stop in a function whose status is looked at
+# Each line returns its failure: bash ignores set -e in a function whose status is tested
 score() {
     local set ROUGE
     for set in "${TEST_SETS[@]}"; do

@@ -1,8 +1,8 @@
-# What every evaluate.sh has: its options and its help, the trained model that they name, what
-# fairseq-generate writes of a test set, and the table of α at the end.
+# What every evaluate.sh shares: options and help, the trained model that they name, the output of
+# fairseq-generate for a test set, and the table of α at the end.
 #
-# Who sources it says in WRITES, for --help, what the script writes, and calls begin_evaluation and
-# end_evaluation behind it.
+# Before it sources this, a script sets WRITES, which tells --help what the script writes. After it, the
+# script calls begin_evaluation and end_evaluation.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
@@ -27,8 +27,8 @@ TEXT
 parse_run_options "$@"
 ((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
 
-# begin_evaluation COMMAND...: sets checkpoint, model (its sum), device, on_device, user_dir and run; the
-# commands have to be there
+# begin_evaluation COMMAND...: requires the commands, and sets checkpoint, model (its checksum), device,
+# on_device, user_dir and run
 begin_evaluation() {
     require_commands python3 fairseq-entmax "$@"
     hold_lock "$OUTPUT"
@@ -43,7 +43,7 @@ begin_evaluation() {
     run=$(basename "$RUN")
 }
 
-# generate SUBSET TASK TOKENS: $RUN/generate.tmp/generate-SUBSET.txt, of batches of so many tokens
+# generate SUBSET TASK TOKENS: writes $RUN/generate.tmp/generate-SUBSET.txt, in batches of TOKENS tokens
 generate() {
     rm -rf "$RUN/generate.tmp" "$RUN/generate.log"
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.

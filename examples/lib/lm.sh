@@ -1,12 +1,12 @@
-# What the recipes for language models have in common. A dataset.sh sources this and says its own
-# behind it, beside what recipe.sh lists:
+# What the recipes for language models share. A dataset.sh sources this first and then sets, besides
+# what recipe.sh lists:
 #
-#   ARCHITECTURE   what stands behind (entmax_)transformer_lm in the architecture's name, or nothing
-#   EVALUATIONS    array: for each evaluation, its name and its options of fairseq-eval-lm, in one
-#                  word, such as 'window --sample-break-mode none --context-window 192'
-#   LENGTH_OPTION  the option of fairseq-train, if any, that tells its schedule the length of a training
+#   ARCHITECTURE   the end of the architecture's name, after (entmax_)transformer_lm; may be empty
+#   EVALUATIONS    array: one word for each evaluation, with its name and options of fairseq-eval-lm,
+#                  such as 'window --sample-break-mode none --context-window 192'
+#   LENGTH_OPTION  the option of fairseq-train, if any, that tells the schedule how long the training is
 #
-# In the place of a mapping, stock is fairseq's own transformer_lm.
+# Given in place of a mapping, stock is fairseq's own transformer_lm.
 
 SOURCE=en TARGET=''
 TASK=(--task language_modeling)

@@ -1,4 +1,4 @@
-# Several models at once: --mappings (or --models) and --mapping of the scripts that take them.
+# The options --mappings (or --models) and --mapping, for scripts that take several models.
 
 CHOSEN=()
 
@@ -13,7 +13,7 @@ help_on_models() {
 TEXT
 }
 
-# take_models OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: fails where it is another option
+# take_models OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: fails if it is another option
 take_models() {
     local model list
     case $1 in
@@ -23,7 +23,7 @@ take_models() {
             usage_error "option $1 got '$3': put one comma between two and no spaces, such as $(joined , "${MODELS[@]:0:2}")"
         IFS=, read -r -a list <<<"$3"
         for model in "${list[@]}"; do
-            # As in 'sparsemax*5,softmax', one mapping of six layers
+            # 'sparsemax*5,softmax', for example, is one mapping of six layers
             [[ $model != *\** || $model == *\|* ]] ||
                 usage_error "option $1 got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
         done
@@ -40,7 +40,7 @@ take_models() {
     done
 }
 
-# settle_models: the default where none are chosen; refuses one that is there twice, or unknown
+# settle_models: chooses the default if no models were named; refuses duplicate and unknown models
 settle_models() {
     local model seen=' '
     ((${#CHOSEN[@]} > 0)) || CHOSEN=("${MODELS[@]}")

@@ -1,9 +1,9 @@
-# What the recipes of Correia et al. (2019), "Adaptively Sparse Transformers", section 4, have
-# in common: Transformer base, joint BPE of 32k merges, batches of 8,192 tokens, a warm-up of
-# 20,000 updates and then the inverse square root, convergence of validation accuracy. A
-# dataset.sh sets EVALUATE_EVERY, in updates, and sources this.
+# What the recipes of Correia et al. (2019), "Adaptively Sparse Transformers", section 4, share:
+# Transformer base, joint BPE of 32k merges, batches of 8,192 tokens, a warm-up of 20,000 updates
+# and then the inverse square root, training until validation accuracy converges. A dataset.sh sets
+# EVALUATE_EVERY, in updates, and sources this.
 #
-# What the paper leaves open is said in ../iwslt17_de_en/README.md; the peak is (512 * 20,000)^-0.5.
+# ../iwslt17_de_en/README.md says what the paper leaves open. The peak rate is (512 * 20,000)^-0.5.
 
 SUBWORDS=joint:32000
 BATCH_TOKENS=8192

@@ -1,8 +1,8 @@
 # What the recipes of Voita et al. (2019), "Analyzing Multi-Head Self-Attention", appendix A,
-# have in common: Transformer base, separate BPE of about 32,000 types, batches of about 16,000
-# source tokens, Adam with the betas of Vaswani et al., pruning that starts from the converged model.
-# The rest is of the scripts that the authors published, as ../wmt_en_ru/README.md says: the rate rises to
-# 4 * (512 * 16,000)^-0.5.
+# share: Transformer base, separate BPE of about 32,000 types, batches of about 16,000 source
+# tokens, Adam with the betas of Vaswani et al., pruning that starts from the converged model.
+# The rest follows the scripts that the authors published (../wmt_en_ru/README.md): the learning rate
+# rises to 4 * (512 * 16,000)^-0.5.
 
 SUBWORDS=separate:32000
 MAX_WORDS=200

@@ -1,5 +1,5 @@
-# Preparations: what every prepare.sh has, whatever it prepares: its options, the archives, --check, and
-# the steps to words. Sets output and workers.
+# What every prepare.sh shares: options, archives, --check, and the steps up to words. Sets output and
+# workers.
 
 prepare_help() {
     local check='' archives=''
@@ -51,11 +51,11 @@ settle_dataset "$output"
 
 # --- data made before --------------------------------------------------------
 
-# build STEP WHAT HOW COMMAND...: a folder of the output, by a command that writes to STEP.tmp, unless it
-# is there and has the fingerprint step
+# build STEP WHAT HOW COMMAND...: makes a folder of the output with a command that writes to STEP.tmp,
+# unless the folder is there and has the fingerprint in the variable step
 build() {
     if is_done "$output/$1/.done" "$step"; then say "$2: done before" && return; fi
-    # Where a recipe's options say what the text is, models of another one are not left without their dictionary
+    # Where options of the recipe choose the text, models of an earlier text must not lose their dictionary
     [[ ${TEXT_BY_OPTIONS-0} != 1 || ! -f $output/$1/.done || ! -d $output/runs ]] ||
         die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
     say "$2: $3"
@@ -71,7 +71,7 @@ corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
 
 declare -A VERIFIED=() # archives that were checked
 
-# have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
+# have FILE: sets ARCHIVE_PATH, after downloading the archive if needed
 have() {
     if [[ -z ${VERIFIED[$1]-} ]]; then
         python3 "$TOOLS/downloads.py" "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || return
@@ -85,10 +85,10 @@ have() {
 # {lang} stands for a language and {role} for src or ref.
 add() { take "$1" "$2" pairs "$3" "$SOURCE" "$TARGET" "$output/text.tmp/$1" "${@:4}"; }
 
-# add_text SPLIT ARCHIVE MEMBER: a split of one text, as it is in the archive
+# add_text SPLIT ARCHIVE MEMBER: takes one text of an archive, unchanged, as a split
 add_text() { take "$1" "$2" text "$3" "$output/text.tmp/$1.$SOURCE"; }
 
-# take SPLIT ARCHIVE COMMAND ARGUMENT...: of corpora.py. A check goes on to the other files
+# take SPLIT ARCHIVE COMMAND ARGUMENT...: runs a command of corpora.py. A failure does not end a --check
 take() {
     { have "$2" && python3 "$TOOLS/corpora.py" "$3" "$ARCHIVE_PATH" "${@:4}"; } && return
     [[ -n $check ]] || die "cannot take $1 from $2: the message is above"
@@ -97,9 +97,9 @@ take() {
 
 # --- steps -------------------------------------------------------------------
 
-# Sets step, the fingerprint of the steps so far
+# Each sets step, the fingerprint of the steps so far
 
-# make_text UNITS SIDE...: text/, the splits as they are in the corpora, with a file for each side
+# make_text UNITS SIDE...: makes text/, the splits as the corpora have them, with a file for each side
 make_text() {
     local units=$1 rows trial=() split
     shift
@@ -117,7 +117,7 @@ make_text() {
     done
 }
 
-# split_text SIDE...: text.tmp/, each split in a file for each side
+# split_text SIDE...: fills text.tmp/, with a file for each split and side
 split_text() {
     local archive split side
     for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
@@ -133,7 +133,7 @@ split_text() {
     done
 }
 
-# shorten_splits FOLDER SIDE...: the first pairs of each split, as many as TRIAL_PAIRS says
+# shorten_splits FOLDER SIDE...: keeps the first pairs of each split, as many as TRIAL_PAIRS says
 shorten_splits() {
     local numbers split place=0 file
     IFS=, read -r -a numbers <<<"$TRIAL_PAIRS"
@@ -145,8 +145,8 @@ shorten_splits() {
     done
 }
 
-# cut_words SIDE...: tok/, words with spaces between them; of training pairs, those that are not longer
-# than MAX_WORDS, where it is set
+# cut_words SIDE...: makes tok/, with spaces between words. Leaves out training pairs with an empty side,
+# or one longer than MAX_WORDS, if it is set
 cut_words() {
     local how=(${SPEECH:+--speech "$SPEECH"})
     if [[ $LOWER == 1 ]]; then how+=(--lower); fi
@@ -167,13 +167,13 @@ cut_splits() {
     done
 }
 
-# require_as_many FILE CUT: a tool that could not write all of it may not have said so
+# require_as_many FILE CUT: compares numbers of lines, as not every tool reports that it could not write all
 require_as_many() {
     (($(wc -l <"$1") == $(wc -l <"$2"))) ||
         die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
 }
 
-# preprocess OPTION...: fairseq-preprocess, whose long listing of settings is kept where it fails
+# preprocess OPTION...: runs fairseq-preprocess; its log, a long list of settings, is kept only if it fails
 preprocess() {
     logged "$output/preprocess.log" fairseq-preprocess "$@" --workers "$workers"
     rm -f "$output/preprocess.log"
@@ -182,7 +182,7 @@ preprocess() {
 require_commands python3
 [[ -n $check ]] || require_commands fairseq-preprocess fairseq-entmax
 hold_lock "$output"
-# A check makes the splits where nothing remains of them; the programs only look for their files
+# A check works in a folder that is removed at the end; the programs only look for their files
 if [[ -n $check ]]; then
     wrong=''
     begin_dir "$output/text"

@@ -12,7 +12,7 @@ if [[ $WORDS == tok ]]; then cut_words "${SIDES[@]}"; fi
 # --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
 number=${SUBWORDS#*:}
-# The bar of subword-nmt is for a terminal alone
+# subword-nmt's progress bar is only for a terminal
 [[ -t 2 ]] || export TQDM_DISABLE=1
 
 learn_sentencepiece() {
@@ -44,7 +44,7 @@ cut_by_merges() {
         ${KEEP[@]+--glossaries "${KEEP[@]}"} >"$output/bpe.tmp/$1"
 }
 
-# No subwords: a word that is none of the vocabulary becomes a number, in a source and its target
+# No subwords: a word outside the vocabulary becomes a numbered marker, the same in source and target
 learn_words() {
     local split
     fairseq-entmax oov vocabulary --text "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET" \
@@ -86,7 +86,7 @@ fi
 joined=() known=() end='' languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
 if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
 if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
-# Of one text the names of the files, of two what they begin with
+# For one text fairseq-preprocess takes whole file names, for two their common prefix
 if ((${#SIDES[@]} == 1)); then joined=(--only-source) end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")

@@ -1,6 +1,6 @@
 # prepare.sh of the recipes for classifiers: from the raw archives to what fairseq-train reads for the
-# task sentence_prediction: data-bin/input0, data-bin/input1 where there are pairs, data-bin/label. DICTIONARY
-# in the environment is that of a model to start from, dict.txt, in the place of the most frequent words.
+# task sentence_prediction: data-bin/input0, data-bin/input1 for pairs, and data-bin/label. The environment
+# variable DICTIONARY names the dict.txt of a model to start from, which replaces the most frequent words.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
@@ -14,7 +14,7 @@ if [[ $WORDS == tok ]]; then cut_words "${INPUTS[@]}"; fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------
 
-# The labels of the training examples, in the order of their names, as a dictionary of fairseq's
+# Prints the labels of the training examples, sorted by name, as a fairseq dictionary
 label_dictionary() { LC_ALL=C sort "$output/text/train.label" | uniq -c | awk '{ print $2, $1 }'; }
 
 # binarise_one NAME FOLDER DICTIONARY: NAME is input0, input1 or label
@@ -28,7 +28,7 @@ binarise() {
     unknown=$(LC_ALL=C sort -u "$output"/text/{valid,test}.label |
         LC_ALL=C comm -23 - <(LC_ALL=C sort -u "$output/text/train.label"))
     [[ -z $unknown ]] || die "the training set has no example with the label ${unknown//$'\n'/, }"
-    # One dictionary: the task joins the texts of a pair
+    # One dictionary, as the task joins the texts of a pair
     if [[ -n $given ]]; then
         cp "$DICTIONARY" "$output/data-bin.tmp/input.txt"
     else

@@ -1,27 +1,27 @@
 # prune.sh of every recipe that prunes: prunes heads of trained models to several budgets,
 # trains models with the same heads from scratch, and prints one table. The phases are in pruning.sh.
 #
-# A recipe's dataset.sh says, beside what recipe.sh lists:
+# A recipe's dataset.sh sets, besides what recipe.sh lists:
 #
 #   PRUNE_LAYERS PRUNE_HEADS   layers of encoder and decoder, heads in each attention of a layer
 #   PRUNE_BUDGETS              the default of --budgets
-#   PRUNE_ATTENTIONS           array: the attentions of the model, where they are not all three
+#   PRUNE_ATTENTIONS           array: the attentions of the model, if it has not all three
 #   PRUNE_MODELS               array: the default of --mapping
-#   prune_criterion            function: prints the criterion that prunes a model, which it is told
-#   PRUNE_COMPARE              no: without models from scratch, the baseline trained on, speed
-#   PRUNE_SCORES PRUNE_FILE    what the table has of which file of a run
+#   prune_criterion            function MODEL: prints the criterion that prunes the model
+#   PRUNE_COMPARE              no: no models from scratch, no baseline trained further, no speed
+#   PRUNE_SCORES PRUNE_FILE    scores in the table, and the file of a run that has them
 #   SEARCH_UPDATES             updates of the search for the heads that can go
-#   RECOVERY_UPDATES           updates of the recovery, without them
-#   PRUNE_MODEL                array: options of the pruned models beside MODEL
-#   prune_schedules            function: sets the arrays searching and recovering, options of fairseq-train
-#                              for the phases, such as by two_phases, and from_scratch, if there are any
-#                              for models trained from scratch; reads SEARCH_UPDATES, RECOVERY_UPDATES
+#   RECOVERY_UPDATES           updates of the recovery without these heads
+#   PRUNE_MODEL                array: options of the pruned models besides MODEL
+#   prune_schedules            function: reads SEARCH_UPDATES and RECOVERY_UPDATES; sets the arrays searching
+#                              and recovering, options of fairseq-train for the two phases (see two_phases),
+#                              and may set from_scratch, options of models trained from scratch
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/pruning.sh"
 
-# Both can be smaller for a trial
+# A trial can set smaller numbers
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 prune_help() {
     print_head_comment "$RECIPE/dataset.sh"
@@ -88,7 +88,7 @@ require_commands python3
 plan=$(plan_of "$budgets") || exit
 by=-$PROTOCOL
 if [[ $PROTOCOL == gates ]]; then by=; fi
-# Behind the line that says when heads are decided
+# The first line says when heads are decided; budgets follow
 mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
 budget_names=("${budget_names[@]/%/$by}")
 IFS=, read -r -a budget_texts <<<"$budgets"
@@ -110,7 +110,7 @@ prune_schedules
 # run_of MAPPING NAME: the folder of a run
 run_of() { printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"; }
 
-# baseline_of MAPPING: its run; the one of train.sh, where that is the same model
+# baseline_of MAPPING: the run of its baseline; that of train.sh, if it is the same model
 baseline_of() {
     if ((${#PRUNE_MODEL[@]} + ${#from_scratch[@]} + ${#further[@]} > 0)); then
         run_of "$1" baseline
@@ -136,7 +136,7 @@ prune_and_compare() {
     done
 
     [[ $PRUNE_COMPARE == yes ]] || return 0
-    # What as many updates do to a model without any pruning
+    # The effect of as many updates without pruning
     run=$(run_of "$mapping" continued)
     continue_run "$run" "$baseline" "$mapping" ${further[@]+"${further[@]}"}
     evaluate_run "$run" "$mapping"
@@ -163,7 +163,7 @@ runs_of() {
     done
 }
 
-# measure_speed MAPPING: all models of a mapping take turns
+# measure_speed MAPPING FILE: times all models of a mapping, in turns
 measure_speed() {
     local file=$output/runs/$2 run step paths=() sums=() on=cpu
     while read -r run; do
@@ -190,7 +190,7 @@ all_tables() {
     done | python3 "$TOOLS/pruning_table.py" "$PRUNE_SCORES"
 }
 
-# Each protocol has a table of its own
+# One table for each protocol
 table=$output/pruning$by$taught.tsv
 rm -f "$table"
 for mapping in "${mappings[@]}"; do prune_and_compare "$mapping"; done

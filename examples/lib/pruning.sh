@@ -1,13 +1,13 @@
-# Pruning in its phases, for the scripts that prune: the heads that can go are found and taken out, and
-# a recovery trains the smaller model. And what such a model is held against: its baseline trained on,
-# and a model with the same heads from scratch.
+# The phases of pruning, for scripts that prune: the heads that can go are found and taken out, and a
+# recovery trains the smaller model. Also what this model is compared with: its baseline trained further,
+# and a model with the same heads trained from scratch.
 #
-# Source it behind recipe.sh and run.sh. The caller sets output, device and the array SHARING, further
-# options of train.sh. PROTOCOL is how heads are found: gates, or subset, which are those of --gate
-# subset, by a search; regularised, by one that starts from nothing; loss, by the loss without each, and the
-# recovery has the updates of the search. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the
-# lengths of the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
-# for them, and from_scratch, for models that are trained from nothing.
+# Source it after recipe.sh and run.sh. The caller sets output, device and the array SHARING, further
+# options of train.sh. PROTOCOL says how heads are found: gates, or subset (--gate subset), by a search from
+# the baseline; regularised, by a search from scratch; loss, by the loss without each head, where the
+# recovery also gets the updates of the search. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES,
+# the lengths of the two phases. Its prune_schedules sets the arrays searching and recovering, options of
+# fairseq-train for these phases, and from_scratch, for models that are trained from scratch.
 
 PROTOCOL=${PROTOCOL:-gates}
 SHARING=(${SHARING[@]+"${SHARING[@]}"})
@@ -15,8 +15,8 @@ declare -F prune_criterion >/dev/null ||
     prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 
 # two_phases SEARCH_LR RECOVERY_LR: sets searching and recovering, as most recipes have them. In the
-# search the rate rises and stays, as heads are decided at its end; in the recovery it rises again and
-# falls to 0.
+# search, the learning rate rises and stays, as heads are decided at the end; in the recovery, it rises
+# again and falls to 0.
 two_phases() {
     searching=(--lr "$1" --end-learning-rate "$1" --lr-scheduler polynomial_decay
         --warmup-updates $((SEARCH_UPDATES / 20)) --total-num-update "$SEARCH_UPDATES")
@@ -36,7 +36,7 @@ train_run() {
 
 evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
 
-# plan_of BUDGETS: when heads are decided, and a line for each budget
+# plan_of BUDGETS: prints when heads are decided, then a line for each budget
 plan_of() {
     python3 "$TOOLS/pruning_plan.py" "$1" --updates "$SEARCH_UPDATES" --layers "$PRUNE_LAYERS" \
         --heads "$PRUNE_HEADS" ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}
@@ -52,11 +52,11 @@ gates_of() {
     } <<<"$plan"
     read -r -a GATES <<<"$options"
     if [[ $PROTOCOL == subset ]]; then GATES+=(--gate subset); fi
-    # Its length is fixed: the decision makes the loss higher, and is not to end it
+    # The length of a search is fixed: the decision raises the loss, which must not end it early
     GATES+=(--patience -1 "${timing[@]}")
 }
 
-# search RUN BASELINE BUDGET MAPPING OPTION...: to the heads of the budget
+# search RUN BASELINE BUDGET MAPPING OPTION...: trains with gates, down to the heads of the budget
 search() {
     local GATES from_scratch=() searching recovering
     gates_of "$3"
@@ -69,7 +69,7 @@ search() {
 
 pruned_of() { printf '%s\n' "$output/runs/$1/pruned.pt"; }
 
-# find_heads RUN BASELINE BUDGET MAPPING OPTION...: pruned.pt of a run, the baseline with the heads of
+# find_heads RUN BASELINE BUDGET MAPPING OPTION...: makes pruned.pt of a run, a model with the heads of
 # the budget
 find_heads() {
     local GATES folder=$output/runs/$2 step on_device=()
@@ -90,9 +90,9 @@ find_heads() {
     take_out "$1" "$(best_of "$2")" --keep "${BASH_REMATCH[1]}" --by loss --evidence "$folder/removals/ablation.json"
 }
 
-# take_out RUN [CHECKPOINT OPTION...]: pruned.pt of a run, without the closed heads of a model, or by
-# options of fairseq-entmax prune. It is that of the last update of the run, where none is named: the
-# one of the lowest loss may be of before the decision.
+# take_out RUN [CHECKPOINT OPTION...]: makes pruned.pt of a run: the checkpoint without its closed heads, or
+# pruned by options of fairseq-entmax prune. By default, it is the checkpoint of the run's last update: the
+# one with the lowest loss may be from before the decision.
 take_out() {
     local folder=$output/runs/$1 gated=${2:-$output/runs/$1/checkpoints/checkpoint_last.pt} pruned step
     pruned=$(pruned_of "$1")
@@ -102,15 +102,15 @@ take_out() {
     cat "$folder/pruning.txt"
 }
 
-# heads_of CHECKPOINT: sets HEADS, options of fairseq-train for a model with its heads
+# heads_of CHECKPOINT: sets HEADS, options of fairseq-train for a model with the same heads
 heads_of() {
     local printed
     printed=$(fairseq-entmax prune --print-config "$1") || exit
-    # It prints them as for a shell, quoted where a mapping has characters of its own
+    # The options are quoted for a shell, as a mapping can have special characters
     mapfile -t HEADS < <(python3 -c 'import shlex, sys; print(*shlex.split(sys.argv[1]), sep="\n")' "$printed")
 }
 
-# recover RUN SEARCH MAPPING OPTION...: the model of pruned.pt, trained on
+# recover RUN SEARCH MAPPING OPTION...: trains the model of pruned.pt further
 recover() {
     local HEADS from_scratch searching recovering RECOVERY_UPDATES=$RECOVERY_UPDATES
     if [[ $PROTOCOL == loss ]]; then RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)); fi
@@ -120,8 +120,8 @@ recover() {
         --finetune-from-model "$(pruned_of "$2")" "${@:4}"
 }
 
-# continue_run RUN BASELINE MAPPING OPTION...: the baseline, for as many updates as both phases take,
-# with the schedule of the recovery
+# continue_run RUN BASELINE MAPPING OPTION...: trains the baseline for as many updates as both phases
+# take, with the schedule of the recovery
 continue_run() {
     local RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)) from_scratch searching recovering
     prune_schedules
@@ -129,7 +129,7 @@ continue_run() {
         --finetune-from-model "$(best_of "$2")" "${@:4}"
 }
 
-# train_from_scratch RUN PRUNED UPDATES MAPPING OPTION...: a model with the heads of a pruned run
+# train_from_scratch RUN PRUNED UPDATES MAPPING OPTION...: trains a model with the heads of a pruned run
 train_from_scratch() {
     local HEADS from_scratch searching recovering
     heads_of "$(best_of "$2")"
@@ -138,7 +138,7 @@ train_from_scratch() {
         ${from_scratch[@]+"${from_scratch[@]}"} "${@:5}"
 }
 
-# updates_of RUN...: how many they made together, by their logs
+# updates_of RUN...: the total number of updates of these runs, from their logs
 updates_of() {
     local run paths=()
     for run in "$@"; do paths+=("$output/runs/$run/train.log"); done

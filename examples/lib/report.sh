@@ -1,13 +1,13 @@
-# report.sh of every recipe that has one: holds trained models side by side.
+# report.sh of every recipe that has one: compares trained models.
 #
-# A dataset.sh says beside what recipe.sh lists, where it is not about translations:
+# A dataset.sh sets, besides what recipe.sh lists (all but MODELS have a default for translation):
 #
-#   MODELS           array: the default of --mappings, as far as they are scored
+#   MODELS           array: the default of --mappings, of which those that are scored are taken
 #   TABLE            the name of the table, without .tsv
-#   TABLE_HELP       what it has, for --help and below it
-#   TABLE_OF         of a run, the file that the table is made of
-#   TABLE_TOOL       the program that makes it
-#   write_table      function: prints the table of CHOSEN, whose runs are in RUNS; BINARY has the data
+#   TABLE_HELP       what the table shows, for --help and for the line above it
+#   TABLE_OF         the file of each run that the table is made from
+#   TABLE_TOOL       the program that makes the table
+#   write_table      function: prints the table of the models in CHOSEN, whose runs are in RUNS
 #   analysis_options function: sets ANALYSIS, options of fairseq-entmax analyze
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
@@ -65,7 +65,7 @@ require_data "$OUTPUT"
 canonical_model "${CHOSEN[0]}" >/dev/null
 device=$(choose_device "$device")
 
-# Who names models wants all of them; else those that are there are taken
+# Models that the user names must all be scored; of the default, those that are scored are taken
 scored=() left_out=() RUNS=() names=()
 for model in "${CHOSEN[@]}"; do
     run=$OUTPUT/runs/$(run_name "$model" "$LENGTH" "$LENGTH_UNIT")

@@ -1,9 +1,9 @@
-# Runs: what train.sh, evaluate.sh and prune.sh share beside recipe.sh.
+# What train.sh, evaluate.sh and prune.sh share besides recipe.sh.
 
-# parse_run_options OPTION... MAPPING REST...: the options that name a run, in train.sh and
-# evaluate.sh alike. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; those of
-# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER. A length in updates
-# can be given in every recipe, also in one whose LENGTH_UNIT is epochs.
+# parse_run_options OPTION... MAPPING REST...: reads the options that name a run, for train.sh and
+# evaluate.sh. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; the options that only
+# train.sh has (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER. Every recipe takes a
+# length in updates, even if its LENGTH_UNIT is epochs.
 parse_run_options() {
     local name='' lengths="--$LENGTH_UNIT"
     if [[ $LENGTH_UNIT == epochs ]]; then lengths+=", --updates"; fi
@@ -62,8 +62,8 @@ require_data() {
     [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
 }
 
-# watched LOG UNIT LENGTH COMMAND...: as logged, and says how far the command is: UNIT is updates, epochs or
-# batches, and the log is gone on with
+# watched LOG UNIT LENGTH COMMAND...: like logged, but shows progress, and appends to LOG; UNIT is updates,
+# epochs or batches
 watched() {
     local status=0
     "${@:4}" 2>&1 | python3 "$TOOLS/fairseq_progress.py" "${@:1:3}" || status=${PIPESTATUS[0]}

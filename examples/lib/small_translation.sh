@@ -1,9 +1,9 @@
-# What the recipes with 30,000 pairs have in common, so that their models differ in the data alone:
-# small Transformers that a CPU trains in minutes, a larger one to prune. A dataset.sh sets LENGTH,
-# in epochs, and EPOCH_UPDATES, how many updates of 625 tokens one has, and sources this.
+# What the recipes with 30,000 pairs share, so that their models differ only in the data: small
+# Transformers that a CPU trains in minutes, and a larger one to prune. Before it sources this, a
+# dataset.sh sets LENGTH, in epochs, and EPOCH_UPDATES, the updates of 625 tokens in an epoch.
 
 TOKENIZER=none
-# Pieces of the subword model of both languages, which prepare.sh learns
+# Pieces in the subword model of both languages, which prepare.sh trains
 BPE_SIZE=${BPE_SIZE:-4000}
 require_positive_integer BPE_SIZE "$BPE_SIZE"
 SUBWORDS=sentencepiece:$BPE_SIZE
@@ -39,5 +39,5 @@ prune_schedules() {
     two_phases 0.0015 0.003
 }
 
-# Of claims.sh: its models are the recipe's
+# claims.sh trains its models as long as the recipe does
 CLAIMS_LENGTH=$LENGTH

@@ -1,12 +1,12 @@
-# What the recipes for summaries have in common: models that copy, the training of OpenNMT-py's
-# CopyTransformer, and its search. A dataset.sh sources this and says its own behind it.
+# What the recipes for summaries share: models that copy, and the training and search of OpenNMT-py's
+# CopyTransformer. A dataset.sh sources this first, and then sets what is special to it.
 #
 # The training is that of the page "Summarization" of OpenNMT-py's documentation (github.com/
 # OpenNMT/OpenNMT-py, docs/source/examples/summary/Summarization.md, "CNN-DM Transformer"); the table in
-# ../cnn_dm/README.md has it in fairseq's words.
+# ../cnn_dm/README.md lists the corresponding options of fairseq.
 #
-# Environment: LAYERS is the number of layers of encoder and decoder each; VOCABULARY=words:50000 in
-# prepare.sh takes words instead of subwords.
+# Environment: LAYERS is the number of layers in each of encoder and decoder; VOCABULARY=words:50000 makes
+# prepare.sh use words instead of subwords.
 
 SOURCE=article TARGET=summary
 SUBWORDS=${VOCABULARY:-joint:32000}
@@ -35,7 +35,7 @@ canonical_model() { python3 "$TOOLS/summary_models.py" name "$1"; }
 
 require_model() { python3 "$TOOLS/summary_models.py" known "$1" "$2"; }
 
-# The data know whether they are subwords, or words and numbers for others
+# The dictionary shows how many numbered markers the data have: none if they are subwords
 model_options() {
     local markers options
     markers=$(awk '/^<unk-[0-9]+> /' "$OUTPUT/data-bin/dict.$SOURCE.txt" | wc -l)

@@ -33,7 +33,7 @@ TEXT
 }
 
 parse_run_options "$@"
-# A trained model to start from is part of the settings, by its content
+# The content of a model to start from is part of the settings
 start_model='' before=''
 for option in ${REST[@]+"${REST[@]}"}; do
     case $option in
@@ -56,7 +56,7 @@ fi
     usage_error "option --finetune-from-model got '$start_model': there is no such file"
 
 require_commands python3 fairseq-train fairseq-entmax torchrun
-# The other machines follow what the first one does with the run's folder
+# Only the first machine manages the run's folder
 if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
 require_data "$OUTPUT"
 device=$(choose_device "$DEVICE")
@@ -86,10 +86,10 @@ if [[ -n ${RISES-} ]]; then
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
     rise_in_half_of "$updates"
 fi
-# Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
-# the epoch that the process began with, and a resumed training takes another course.
-# With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
-# sentences left over at the end, the longest, in validation too, without a word.
+# Each epoch gets new batches, made from its number: otherwise fairseq keeps those of the
+# epoch in which the process began, and a resumed training takes another course.
+# With a batch size multiple above 1 (the default is 8), current fairseq silently leaves
+# out the sentences left over at the end, the longest, in validation too.
 options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed "$SEED"
     "--max-${LENGTH_UNIT%s}" "$LENGTH")
 
@@ -128,8 +128,8 @@ if ((NODE_RANK == 0)); then
     mkdir -p "$checkpoints"
 fi
 
-# has_all_updates: a training that was stopped behind its last update, before it was marked as done.
-# fairseq would make one more.
+# has_all_updates: whether a training was stopped after its last update, before it was marked as done.
+# fairseq would make another update.
 has_all_updates() {
     local made last=$checkpoints/checkpoint_last.pt
     [[ $LENGTH_UNIT == updates && -f $last ]] || return 1
@@ -161,7 +161,7 @@ on_device=() log_interval=50
 if [[ $device == cpu ]]; then
     on_device+=(--cpu)
     log_interval=$CPU_LOG_INTERVAL
-    # Threads wait for each other at full speed: on a core that is taken they are many times slower
+    # Threads wait for each other in busy loops: on a core that is taken they are many times slower
     export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 fi
 mkdir -p "$RUN"
@@ -180,7 +180,7 @@ if ((world > 1)); then
     else
         launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
     fi
-    # shellcheck disable=SC2016 # each process has its own
+    # shellcheck disable=SC2016 # expanded in each process
     launcher+=(bash -c 'exec "$@" --distributed-rank "$RANK" --device-id "$LOCAL_RANK"' worker fairseq-train)
 fi
 user_dir=$(fairseq-entmax user-dir)
