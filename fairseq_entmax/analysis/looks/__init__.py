@@ -1,5 +1,5 @@
-"""The attention on sentences of one's own: ``fairseq-entmax look``, and ``look`` in Python.
+"""Attention on the user's own sentences: ``fairseq-entmax look``, and ``look`` in Python.
 
-Not called ``look``, so that ``fairseq_entmax.analysis.look`` is the function alone."""
+The package is not called ``look``, because ``fairseq_entmax.analysis.look`` is the function."""
 
 USAGE = 'fairseq-entmax look CHECKPOINT --text "…" [options]'

@@ -29,7 +29,7 @@ EPILOG = (
 
 
 def look_parser() -> argparse.ArgumentParser:
-    """The parser of the command's options without fairseq's."""
+    """Return the parser of the command's own options, without fairseq's."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax look",
         usage=USAGE,
@@ -107,8 +107,8 @@ def main(arguments: Sequence[str]) -> None:
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)
         refuse_inputs([target], {"the checkpoint": options.checkpoint, "the text": options.input})
-    # Here, as they need torch and fairseq, and what is wrong so far is told at once
-    importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+    # Imported here because they need torch and fairseq; errors so far appear at once
+    importlib.import_module("fairseq_entmax.compat")  # raises a clear error without fairseq
     from fairseq_entmax.analysis.data import loading
     from fairseq_entmax.analysis.looks import page, terminal
     from fairseq_entmax.analysis.looks.look import of_checkpoint
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> None:
     else:
         choice = options.attention, options.layer, options.head, options.top
         text = "\n\n\n".join(terminal.shown(one, *choice) for one in looks)
-    # Before what a pager may close
+    # Before printing the text, because a pager may close the pipe
     if options.output is not None:
         page.write(session, looks, options.output, options.overwrite)
         print(f"page: {options.output}; open it in a browser", file=sys.stderr)
@@ -133,7 +133,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _sentences(options: Namespace) -> tuple[list[str], list[str] | None]:
-    """The sentences, and their translations where they are given."""
+    """The sentences and, if given, their translations."""
     if options.checkpoint is None:
         raise ValueError(f"give CHECKPOINT first: {USAGE}")
     if (options.text is None) == (options.input is None):

@@ -1,4 +1,4 @@
-"""``look`` in Python: a model looks at sentences of one's own."""
+"""``look`` in Python: the attention of a model on the user's own sentences."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from fairseq_entmax.models.checkpoint_model import read_model
 
 
 class Look(Sentence):
-    """The attention of every head on one sentence; as text, its strongest links."""
+    """The attention of every head on one sentence; ``str`` shows the strongest links."""
 
     def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the report's page on this sentence, an HTML file, whole or not at all."""
+        """Write the report's page on this sentence as an HTML file, whole or not at all."""
         page.write(self._session, [self], path, overwrite)
 
     def __str__(self) -> str:
@@ -46,26 +46,26 @@ def look(
     lower: bool = False,
     **options: Any,
 ) -> Look:
-    """The attention of every head on one sentence.
+    """Return the attention of every head on one sentence.
 
         print(look(model, "En el principio crió Dios los cielos y la tierra."))
 
     Args:
-        model: a model of this package: what ``from_pretrained`` or ``load_model`` gave, the path
-            of a checkpoint, or the model itself with its task. Of fairseq's own ``transformer``
-            the path, or what ``load_model`` gave.
-        text: as it would be written; it is cut into subwords as ``from_pretrained`` was told, or
-            as ``options`` say, or by the model that lies by the data.
-        translation: what the model is to have said of it; None lets it translate.
-        task: fairseq's; None takes what comes with the model, or with its checkpoint.
-        data: the folder with the dictionaries, for a checkpoint whose own is not there.
-        lower: whether the text is lower-cased, as that of the training was.
-        **options: of fairseq, such as ``beam=1``, ``bpe="sentencepiece"`` with
+        model: a model of this package: the result of ``from_pretrained`` or ``load_model``, the
+            path of a checkpoint, or the model itself with its task. For fairseq's own
+            ``transformer``, the path or the result of ``load_model``.
+        text: a sentence as one would write it. It is segmented into subwords as ``from_pretrained``
+            was told, as ``options`` say, or by the subword model found beside the data.
+        translation: the translation to score by teacher forcing; None lets the model translate.
+        task: the fairseq task; None takes that of the model, or of its checkpoint.
+        data: the folder with the dictionaries, if that of the training does not exist.
+        lower: lower-case the text, as the training text was.
+        **options: options of fairseq, such as ``beam=1``, or ``bpe="sentencepiece"`` with
             ``sentencepiece_model="bpe.model"``; True for an option without a value.
 
     Raises:
-        ValueError: the text is empty, too long, or nothing says how it is cut; the model is an
-            ensemble, or has no attention that can be looked at; an option is wrong.
+        ValueError: the text is empty or too long, or its segmentation is not known; the model is
+            an ensemble, or has no attention that can be recorded; an option is wrong.
         FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
     """
     words: list[str] = []
@@ -84,7 +84,7 @@ def look(
 def of_checkpoint(
     path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
 ) -> LookSession:
-    """A session with the model of a checkpoint; arguments as for :func:`look`."""
+    """Open a session with the model of a checkpoint; arguments as for :func:`look`."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("user-dir", "task", "source-lang", "target-lang"):
         early.add_argument(f"--{name}")
@@ -116,7 +116,7 @@ def of_checkpoint(
 
 
 def of_model(model: Any, task: Any, options: Sequence[str], lower: bool) -> LookSession:
-    """A session with a model in memory; arguments as for :func:`look`."""
+    """Open a session with a model in memory; arguments as for :func:`look`."""
     task = getattr(model, "task", None) if task is None else task
     if task is None:
         raise ValueError(
@@ -138,12 +138,12 @@ def of_model(model: Any, task: Any, options: Sequence[str], lower: bool) -> Look
 
 
 class LookSession(Session):
-    """A session that looks at sentences."""
+    """A session that returns the attention on sentences."""
 
     def look(
         self, sentences: Sequence[str], translations: Sequence[str] | None = None
     ) -> list[Look]:
-        """Look at sentences as they would be written; without translations the model translates."""
+        """Return the attention on sentences; without translations, the model translates them."""
         if translations is not None and not self.data_type.has_search:
             raise ValueError(
                 f"--translation got {translations[0]!r}, and {self.data_type.models} write none: "
@@ -166,14 +166,14 @@ class LookSession(Session):
             search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
             notes = [f"translated by {search}", *source.notes]
             return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, output)
-        # A word that the source has a marker for has that marker here, too
+        # A word that has a marker in the source gets the same marker here
         target = self.sides[1](translation, {old: new for new, old in source.markers.items()})
         self.check_length(target.tokens, 1)
         item = Item(source.tokens, target.tokens)
         return self._look(text, item, source.notes + target.notes, translation)
 
     def _look(self, text: str, item: Item, notes: list[str], output: str | None = None) -> Look:
-        """What one pass over a sentence gives."""
+        """Run the model over a sentence once and collect its attention."""
         sample = self.sample(self.dataset([item]))
         attention, (logits, _) = record_pass(self.loaded.model, sample)
         if isinstance(self.data_type, data_types.LabelledText):

@@ -1,4 +1,4 @@
-"""The report's page on sentences of one's own: the analysis of a data set that has these alone."""
+"""The report's page on the user's own sentences: the analysis of a data set of just these."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fairseq_entmax.analysis.looks.session import Session
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
 from fairseq_entmax.files import check_target, write_together
 
-# About many sentences: how often the rarest word is looked at, questions against statements. What
-# heads matter is left out, too: of one sentence it says little of a head
+# Measures that need many sentences: of rare words, and of questions against statements. Importance
+# is left out as well, because a single sentence says little about a head
 LEFT_OUT = frozenset({"rare_word", "final_punctuation", "question_word"})
 
 
@@ -33,11 +33,11 @@ def write(
 
 
 def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
-    """The document: of each measure what these sentences have, and their maps."""
+    """Return the document: the measures of weights on these sentences, and their maps."""
     data_type = session.data_type
     dataset = session.dataset([look._item for look in looks])
     changes = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
-    changes |= {"num_workers": 0}  # not a process for a sentence
+    changes |= {"num_workers": 0}  # no worker process for a few sentences
     args = Namespace(**{**vars(session.args), **changes, "batch_size": 1, "conllu": None})
     wanted = [
         one.name
@@ -51,10 +51,10 @@ def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
         sentences=list(range(len(looks))),
     )
     analysis = analyze.written(study, analyze.record(study), [{}])
-    # The map of a text alone is of its beginning, and stays one of tokens
+    # A language model's map shows the beginning of a text, and stays in tokens
     is_words = looks[0].is_words and data_type.name != "text"
     analysis["data"]["own"] = {"words": is_words}
-    for entry, look in zip(analysis["maps"], looks, strict=False):  # those that a page can show
+    for entry, look in zip(analysis["maps"], looks, strict=False):  # those with a map
         if is_words:
             _join(entry, look)
     generated = [look._item.generated for look in looks if look._item.generated is not None]
@@ -68,7 +68,7 @@ def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
 
 
 def _join(entry: dict[str, Any], look: Sentence) -> None:
-    """Put words in place of the tokens of a map; groups of equal weights are of tokens."""
+    """Replace the tokens of a map by words; drop groups of equal weights, which are of tokens."""
     entry["source"], entry["queries"] = look.tokens, look.read_tokens
     entry["targets"] = look.target_tokens
     for one in entry["models"][0]:

@@ -1,8 +1,7 @@
-"""How a text becomes the tokens that a model reads: cut as its training text was.
+"""Segmentation of a text into the tokens that a model reads, as its training text was segmented.
 
-The user says how, by fairseq's options. Where nothing is said of subwords, their model is taken
-that lies in the folder of the data, or in ``spm`` or ``bpe`` beside it. A text with the marks of
-subwords in it is cut already."""
+fairseq's options say how. Without an option for subwords, the subword model is taken from the data
+folder, or from ``spm`` or ``bpe`` beside it. A text with subword marks counts as segmented."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from fairseq_entmax.error_messages import reason
 from fairseq_entmax.models.copy_transformer import markers_of
 from fairseq_entmax.summaries.oov import Vocabulary
 
-# Of each way to cut words: its mark, its option for a file, and names of such files
+# For each kind of subwords: the mark, the option for the model's file, and usual names of files
 _WAYS = {
     SENTENCEPIECE: (MARK, "sentencepiece_model", ("*.model",)),
     SUBWORD_NMT: ("@@", "bpe_codes", ("codes.{language}", "codes")),
@@ -31,7 +30,7 @@ _WAYS = {
 
 @dataclass
 class Segmented:
-    """A text as a model reads it: with the end of the sentence, and what each marker stands for."""
+    """A segmented text: its tokens with the end of sentence, and the word behind each marker."""
 
     tokens: Tensor
     markers: dict[str, str]
@@ -39,7 +38,7 @@ class Segmented:
 
 
 class Segmentation:
-    """Cuts the texts of one side."""
+    """Segments the texts of one side, source or target."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Segmentation:
             self._find(Path(data), str(language))
 
     def __call__(self, text: str, markers_there: Mapping[str, str] | None = None) -> Segmented:
-        """Cut a text."""
+        """Segment a text; ``markers_there`` maps words to their markers on the other side."""
         pieces, notes = self._cut(text)
         if not pieces:
             raise ValueError("a text is empty: give a sentence")
@@ -80,7 +79,7 @@ class Segmentation:
         return Segmented(tokens.long(), markers, [note for note in notes if note])
 
     def _cut(self, text: str) -> tuple[list[str], list[str]]:
-        """The pieces of a text, and what is to be said of how they came about."""
+        """Return the pieces of a text, and notes on how they were made."""
         mark, option, _ = _WAYS.get(self._kind, ("", "", ()))
         if mark and mark in text:
             note = "taken as cut already, by the marks of subwords in it"
@@ -93,13 +92,13 @@ class Segmentation:
             )
         if self._tokenizer is not None:
             text = self._tokenizer.encode(text)
-        # Behind the tokeniser, whose capitals tell it where a sentence begins
+        # After the tokeniser, which finds the start of a sentence by its capital
         text = text.lower() if self._is_lower else text
         pieces = text if self._bpe is None else str(self._bpe.encode(text))
         return pieces.split(), self._notes
 
     def _find(self, data: Path, language: str) -> None:
-        """Take the subword model that lies by the data."""
+        """Use the subword model found in or beside the data folder, if there is one."""
         _, option, names = _WAYS[self._kind]
         for place in (data, data.parent / "spm", data.parent / "bpe"):
             for name in names:
@@ -112,7 +111,7 @@ class Segmentation:
 
 
 def built(args: Any, part: str) -> Any:
-    """fairseq's subwords or tokeniser of some options; None where they name none."""
+    """Build fairseq's ``bpe`` or ``tokenizer`` from options; None if they name none."""
     name = getattr(args, part)
     if name is None:
         return None
@@ -123,10 +122,10 @@ def built(args: Any, part: str) -> Any:
         raise ValueError(f"--bpe {name} needs --{option.replace('_', '-')} FILE{there}")
     build = encoders.build_bpe if part == "bpe" else encoders.build_tokenizer
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # sacremoses and others tell their paths
+        with contextlib.redirect_stderr(io.StringIO()):  # sacremoses and others print paths
             return build(args)
     except ImportError as error:
         raise ModuleNotFoundError(f"--{part} {name}: {error}", name=error.name) from error
-    except Exception as error:  # whatever the packages make of a damaged file
+    except Exception as error:  # whatever the packages raise for a damaged file
         file = f" with {path}" if path else ""
         raise ValueError(f"--{part} {name} cannot be used{file}: {reason(error)}") from error

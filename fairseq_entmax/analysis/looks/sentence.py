@@ -1,4 +1,4 @@
-"""What ``look`` gives of one sentence: its tokens, its attention, the strongest links."""
+"""The result of ``look`` for one sentence: its tokens, attention and strongest links."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_S
 
 @dataclass(frozen=True)
 class Links:
-    """Where one token looks; of cross, that is said."""
+    """The keys that one query attends to. In cross-attention the query is the predicted token."""
 
     token: str
-    keys: list[tuple[str, float]]  # with the most weight, and it, the largest first; never of 0
-    zeros: int  # how many of the visible keys have a weight of exactly 0
+    keys: list[tuple[str, float]]  # with their weights, which are above 0, the largest first
+    zeros: int  # the number of visible keys with a weight of exactly 0
     visible: int
-    places: Sequence[int] = ()  # of the keys in the sentence, from 0
+    places: Sequence[int] = ()  # positions of the keys in the sentence, from 0
 
 
 @dataclass(frozen=True)
 class Item:
-    """A sentence in the numbers of the dictionaries; of what the model wrote itself, how much."""
+    """A sentence as indices of dictionaries; ``generated`` counts what the model wrote itself."""
 
     source: Tensor
     target: Tensor | None = None
@@ -38,19 +38,19 @@ class Sentence:
     """The attention of every head on one sentence.
 
     Attributes:
-        text: as it was given.
-        translation: what the model said of it, or was to have said; None where it says nothing.
-        is_generated: whether the model said so itself.
-        tokens: of the text, as the model reads them, the end of the sentence among them.
-        read_tokens: what the decoder has read at each of its steps, the last of it.
-        target_tokens: what it predicts there; both empty where nothing is written.
-        attention: ``encoder-self``, ``decoder-self`` and ``cross``, those there are, to a list of
-            the layers' weights ``(heads, queries, keys)`` float32, from the bottom; a layer
-            without heads has none. Rows add up to 1. Queries are the tokens that look, of cross
-            the steps that predict ``target_tokens``.
-        gates: likewise of each layer the heads' gates, a float each, 1 where there is none.
-        notes: what is to be known of it: unknown words, how the text was cut, what was searched.
-        is_words: whether tokens are joined to words.
+        text: the text as given.
+        translation: the model's translation or the given one; None if the model writes none.
+        is_generated: whether the model wrote the translation.
+        tokens: the tokens of the text as the model reads them, with the end of the sentence.
+        read_tokens: the last token that the decoder has read at each of its steps.
+        target_tokens: the token that it predicts there. Both are empty without a decoder.
+        attention: maps ``encoder-self``, ``decoder-self`` and ``cross``, as far as the model has
+            them, to a list of weights ``(heads, queries, keys)`` float32, one per layer from the
+            bottom; a layer without heads has 0 heads. Rows sum to 1. Queries are the attending
+            tokens; in ``cross``, the steps that predict ``target_tokens``.
+        gates: likewise the gates of each layer's heads as floats, 1 for a head without a gate.
+        notes: remarks on unknown words, how the text was segmented, and how it was translated.
+        is_words: whether tokens have been joined into words.
     """
 
     text: str
@@ -63,14 +63,14 @@ class Sentence:
     gates: dict[str, list[list[float]]]
     notes: list[str] = field(default_factory=list)
     is_words: bool = False
-    # The word of each token, as TokenTable numbers them; the sentence; and the session of both
+    # The word of each token, as TokenTable numbers them; the sentence's indices; and its session
     _word_numbers: Sequence[list[int]] = ()
     _item: Any = None
     _session: Any = None
 
     @property
     def first_attention(self) -> str:
-        """The attention that says most: ``cross`` where there is one."""
+        """The most informative attention: ``cross`` if there is one."""
         return next(name for name in (CROSS, DECODER_SELF, ENCODER_SELF) if name in self.attention)
 
     def axes(self, attention: str) -> tuple[list[str], list[str]]:
@@ -83,9 +83,9 @@ class Sentence:
     def weights(
         self, attention: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Tensor:
-        """The weights ``(queries, keys)`` float32 of one head, or a mean over layers, heads or both.
+        """Return the weights ``(queries, keys)`` float32 of a head, or a mean over layers or heads.
 
-        The mean leaves out heads whose gate is closed, unless it is of them alone.
+        The mean leaves out heads whose gate is closed, unless all of them are closed.
 
         Args:
             attention: None takes :attr:`first_attention`.
@@ -103,7 +103,7 @@ class Sentence:
         head: int | None = None,
         top: int = 3,
     ) -> list[Links]:
-        """For each token that looks, the ``top`` ones with the most weight, as :meth:`weights`."""
+        """For each query, the ``top`` keys with the largest weights, by :meth:`weights`."""
         if top < 1:
             raise ValueError(f"--top got {top}: give 1 or more")
         name = attention or self.first_attention
@@ -121,12 +121,12 @@ class Sentence:
     def chosen(
         self, attention: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Tensor:
-        """The weights ``(heads, queries, keys)`` that :meth:`weights` is the mean of."""
+        """The weights ``(heads, queries, keys)`` that :meth:`weights` averages."""
         weights, gates = self._all(attention, layer, head)
         return weights[gates > 0] if bool((gates > 0).any()) else weights
 
     def heads_in_words(self, attention: str | None, layer: int | None, head: int | None) -> str:
-        """Of which heads :meth:`weights` are, in words."""
+        """Say in words which heads :meth:`weights` averages."""
         name = attention or self.first_attention
         number = len(self.chosen(name, layer, head))
         closed = len(self._all(name, layer, head)[0]) - number
@@ -139,8 +139,8 @@ class Sentence:
         return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
 
     def words(self) -> Self:
-        """The same of words: weights summed over the tokens of a word that is looked at, and
-        meaned over those of a word that looks."""
+        """Return the sentence in words: weights are summed over the tokens of a key's word, and
+        averaged over those of a query's word."""
         if self.is_words:
             return self
         source, read, target = map(groups_of, self._word_numbers)
@@ -162,7 +162,7 @@ class Sentence:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for scripts: weights as nested lists, layer, head, query, key."""
+        """All public fields, for scripts; weights are nested lists by layer, head, query, key."""
         fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
         lists = {name: [one.tolist() for one in layers] for name, layers in self.attention.items()}
         return {**fields, "attention": lists}
@@ -170,7 +170,7 @@ class Sentence:
     def _all(
         self, attention: str | None, layer: int | None, head: int | None
     ) -> tuple[Tensor, Tensor]:
-        """The weights ``(heads, queries, keys)`` of what is asked for, and their gates."""
+        """The selected weights ``(heads, queries, keys)``, closed heads included, and the gates."""
         name = attention or self.first_attention
         if name not in self.attention:
             known = " and ".join(one for one in ATTENTIONS if one in self.attention)
@@ -191,7 +191,7 @@ class Sentence:
 
 
 def groups_of(words: Sequence[int]) -> list[list[int]]:
-    """The places of each word, of numbers of each token's; those below 0 stay alone."""
+    """Group positions of tokens by their word numbers; tokens with one below 0 stay alone."""
     groups: list[list[int]] = []
     for place, word in enumerate(words):
         if word < 0 or place == 0 or word != words[place - 1]:
@@ -201,7 +201,7 @@ def groups_of(words: Sequence[int]) -> list[list[int]]:
 
 
 def joined_tokens(tokens: Sequence[str], groups: Sequence[Sequence[int]]) -> list[str]:
-    """The words of tokens, without the marks of subwords."""
+    """Join tokens into words, without the marks of subwords."""
     return [without_marks("".join(tokens[place] for place in group)) for group in groups]
 
 
@@ -210,6 +210,6 @@ def joined_weights(
 ) -> Tensor:
     """Weights of words: the sum over the tokens of a key, the mean over those of a query.
 
-    Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have."""
+    Row sums stay the same. A word's weight is exactly 0 if the weights of all its tokens are."""
     of_words = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
     return torch.stack([of_words[:, group].mean(dim=1) for group in queries], dim=1)

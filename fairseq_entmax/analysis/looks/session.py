@@ -1,4 +1,4 @@
-"""A model that is looked at, and sentences of one's own as its data."""
+"""A loaded model, and the user's own sentences as its data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fairseq_entmax.analysis.models.loaded import LoadedModel
 
 
 def fairseq_parser() -> Any:
-    """fairseq's options on data, subwords, search and devices, and defaults of an analysis."""
+    """A parser of ``analyze``'s options and fairseq's for data, subwords, search and devices."""
     parser = loading.data_parser("")
     parser.prog, parser.usage = "fairseq-entmax look", USAGE
     parser.allow_abbrev = False
@@ -33,7 +33,7 @@ def fairseq_parser() -> Any:
 
 
 class Session:
-    """A model with all that its sentences need; ``hub`` cuts texts, where it has what does."""
+    """A model and what its sentences need; a ``hub``'s own BPE and tokeniser segment the texts."""
 
     def __init__(
         self, args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None
@@ -45,7 +45,7 @@ class Session:
         self.sides, self.tokenizer = [], None
         for side in ("source", "target") if self.data_type.has_search else ("source",):
             language = getattr(trained, f"{side}_lang", None)
-            # That of Moses goes by the source's language
+            # The Moses tokeniser goes by ``source_lang``
             side_args = Namespace(**{**vars(args), "source_lang": language})
             self.tokenizer = getattr(hub, "tokenizer", None) or built(side_args, "tokenizer")
             cut = (getattr(task, f"{side}_dictionary"), self.tokenizer, bpe, str(trained.data))
@@ -53,13 +53,13 @@ class Session:
         self.device = next(loaded.model.parameters()).device
 
     def dataset(self, items: Sequence[Item]) -> Any:
-        """Sentences as a data set of fairseq, as if they had been prepared."""
+        """Make sentences a fairseq data set, as if they had been preprocessed."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         sources = [item.source for item in items]
         if isinstance(self.data_type, data_types.EncoderText):
             return self.data_type.typed_texts(self.task, sources)
         sizes = numpy.array([len(one) for one in sources])
-        if not self.data_type.has_search:  # read from its beginning, each text a sample
+        if not self.data_type.has_search:  # a language model: each text is a sample
             marks = None, source.pad(), source.eos()
             tokens = fairseq_data.ListDataset(sources, sizes), sizes, *marks
             how = {"break_mode": "eos", "include_targets": True}
@@ -76,21 +76,21 @@ class Session:
         )
 
     def search(self) -> dict[str, Any]:
-        """The search, as a document says it."""
+        """The search options, as the document has them."""
         return search_options(loading.configuration(self.args).generation, self.task)
 
     def sample(self, dataset: Any) -> Any:
         return on_device(dataset.collater([dataset[0]]), self.device)
 
     def generated(self, source: Tensor) -> tuple[Tensor, dict[str, int]]:
-        """What the model says of a text: the best hypothesis, ``(tokens,)``, and its numbers."""
+        """Generate from a text: the best hypothesis, ``(tokens,)``, and its counts."""
         self.args.of = GENERATED
         check_options(self.args)
         end = torch.tensor([self.task.target_dictionary.eos()])
         dataset = self.dataset([Item(source, end)])
         config = loading.configuration(self.args)
         generated = GeneratedDataset(dataset, self.loaded.model, self.task, config)
-        # Its seed is not to be that of a notebook from then on
+        # Generation sets a seed; without the fork, a notebook would keep it
         with torch.no_grad(), torch.random.fork_rng():
             sample = generated.generate(self.sample(dataset))
         if generated.numbers["empty"]:
@@ -108,7 +108,7 @@ class Session:
 
     @contextmanager
     def evaluated(self) -> Iterator[None]:
-        """The model in evaluation mode, as from_pretrained does not leave it."""
+        """Hold the model in evaluation mode, which ``from_pretrained`` does not set."""
         with restored(self.loaded.model.modules(), "training"):
             self.loaded.model.eval()
             yield

@@ -1,4 +1,4 @@
-"""A look as lines of text."""
+"""The result of ``look`` as lines of text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown(
     head: int | None = None,
     top: int = 3,
 ) -> str:
-    """What is to be read of a sentence: what was said of it, and the strongest links."""
+    """Format a sentence: its text, its translation and the strongest links."""
     return f"{_header(look)}\n\n{_table(look, attention or look.first_attention, layer, head, top)}"
 
 
@@ -48,23 +48,23 @@ def _table(look: Sentence, attention: str, layer: int | None, head: int | None, 
     rows = []
     for one in found:
         cells = [
-            # With its place, from 0, where the sentence has the token twice
+            # With its position, from 0, if the sentence has the token more than once
             f"{weight_text(weight)} {token}" + f"#{place}" * (keys.count(token) > 1)
             for place, (token, weight) in zip(one.places, one.keys, strict=True)
         ]
-        # A mean is 0 only where every head is: its zeros are told of the heads instead
+        # A mean is 0 only if every head is, so the line above reports zeros by head
         zeros = "" if len(weights) > 1 and not one.zeros else _zeros(one)
         rows.append([one.token, *cells, *[""] * (most - len(cells)), zeros])
     return "\n".join([*title, text_table(rows, left_aligned=range(most + 1))])
 
 
 def _zeros_of_heads(attention: str, weights: Tensor) -> str:
-    """Of how many heads weights are exactly 0, which a mean over heads hides, and how to see one."""
+    """Say how many heads have exact zeros, which the mean over heads hides, and how to see one."""
     seen = torch.ones_like(weights[0], dtype=torch.bool)
     if attention == DECODER_SELF:
         seen = seen.tril()
     leaving = int(weights[:, seen].eq(0).any(dim=1).sum())
-    # Of each query the share of its keys, as the measure is
+    # The share of the keys, per query, as in the measure of that name
     density = ((weights > 0) & seen).sum(-1) / seen.sum(-1)
     return (
         f"of {len(weights)} heads {leaving or 'none'} leave{'s' * (leaving == 1)} out keys, with "
@@ -77,7 +77,7 @@ def _zeros(one: Links) -> str:
 
 
 def weight_text(weight: float) -> str:
-    """A weight in four columns; 0 is exactly 0, and what is above never looks like it."""
+    """Format a weight in four columns; only an exact 0 reads 0."""
     if weight == 0:
         return "   0"
     return f"{weight:.2f}" if weight >= 0.005 else "<.01"
