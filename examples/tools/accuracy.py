@@ -4,7 +4,7 @@ accuracy.py predictions.jsonl --labels text/test.label --groups text/test.group 
 accuracy.py first.jsonl second.jsonl ... --names softmax fusedmax ... --labels text/test.label > accuracy.tsv
 
 Examples of a group resemble each other, so the bootstrap draws whole groups. Without groups, each
-example is one of its own.
+example is a group.
 """
 
 from __future__ import annotations

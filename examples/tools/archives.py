@@ -1,4 +1,4 @@
-"""The archives in which corpora are published: files out of them."""
+"""Read files from the archives in which corpora are published."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import IO
 from messages import say
 
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error)
-CHECK = "RECIPE_CHECK"  # in the environment, by prepare.sh --check: files are only looked for
-NEAR = 8  # names of an archive that are shown for those that it does not have
+CHECK = "RECIPE_CHECK"  # set in the environment by prepare.sh --check: files are only looked for
+NEAR = 8  # how many names of an archive are shown if it lacks a file
 
 
 def _files(archive: Path) -> Iterator[tuple[str, Callable[[], IO[bytes] | None]]]:
-    """Yield the name of each member of a tar or zip archive, in its order, with what opens it."""
+    """Yield, in order, the name of each member of a tar or zip archive, and what opens it."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for member in zipped.namelist():
@@ -41,10 +41,10 @@ def _nearest(wanted: Sequence[str], names: Sequence[str]) -> str:
 
 
 def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
-    """Copy members of an archive into a folder; one that is missing is a ``ValueError``.
+    """Copy members of an archive into a folder; raise ``ValueError`` if one is missing.
 
-    A member that may have several names has a | between them. Under `CHECK` nothing is copied, and
-    the program ends here.
+    The possible names of a member are separated by |. Under `CHECK` nothing is copied, and the
+    program ends here.
     """
     places = {name: number for number, x in enumerate(members) for name in x.split("|")}
     files = [folder / str(number) for number in range(len(members))]

@@ -1,12 +1,11 @@
-"""The batch of an update, shared by the processes of a training.
+"""Divide the batch of an update among the processes of a training.
 
 batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and about how many updates an epoch has; and on a second line which training pairs are
-left out, where some are. One text, of
-a language model, is cut into blocks.
+fairseq-train, and about how many updates an epoch has. A second line says how many training pairs
+are left out, if any are. A single text, of a language model, is cut into blocks.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from pathlib import Path
 import numpy
 from messages import UsageError, one_sentence
 
-MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's default format; then version, type, and count
+MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's default format; version, type and count follow
 HEADER = struct.Struct("<9sQBQ")
-# Of a hundred training pairs; fairseq leaves out what is too long for a process without a word,
-# and with more of it gone, the training would be another one than on fewer processes
+# Per hundred training pairs. fairseq silently leaves out those that are too long for a process;
+# without more of them, the training would differ from one on fewer processes.
 MOST_LEFT_OUT = 1
 
 
 def sizes(path: Path) -> numpy.ndarray:
-    """The tokens of each sentence, shape (sentences,), from the index of a data set."""
+    """The number of tokens in each sentence, shape (sentences,), from the index of a data set."""
     with path.open("rb") as file:
         header = file.read(HEADER.size)
         if len(header) < HEADER.size or not header.startswith(MAGIC):
@@ -37,7 +36,7 @@ def sizes(path: Path) -> numpy.ndarray:
 
 
 def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
-    """The tokens of the longer side of each pair; of texts to classify, those of both."""
+    """The number of tokens in the longer side of each pair; in both, if pairs are classified."""
     inputs = sorted(folder.glob(f"input?/{split}.idx"))
     if inputs:
         return numpy.sum([sizes(path) for path in inputs], axis=0)
@@ -46,13 +45,13 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
 
 
 def block_lengths(folder: Path, split: str, block_tokens: int) -> numpy.ndarray:
-    """The tokens of each block of a text, shape (blocks,): all are full but the last."""
+    """The number of tokens in each block of a text, shape (blocks,): all but the last are full."""
     full, rest = divmod(int(sizes(folder / f"{split}.idx").sum()), block_tokens)
     return numpy.array([block_tokens] * full + [rest] * (rest > 0))
 
 
 def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
-    """How often each of so many processes takes tokens for an update, and how many at a time."""
+    """How often each of `world` processes takes tokens for an update, and how many at a time."""
     update_freq = -(-batch_tokens // (world * most_tokens))
     max_tokens = batch_tokens // (world * update_freq)
     if max_tokens == 0:
@@ -64,7 +63,7 @@ def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
 
 
 def left_out(world: int, max_tokens: int, lengths: numpy.ndarray, what: str) -> str | None:
-    """Say how many training pairs are longer than a process takes; more than a few are refused."""
+    """Say how many training pairs are too long for a process; refuse more than a few."""
     too_long = int((lengths > max_tokens).sum())
     found = (
         f"{world} process(es) take {max_tokens} tokens at a time, and {too_long} of "
@@ -94,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
             lengths = partial(block_lengths, block_tokens=options.block_tokens)
         train, valid = (lengths(options.data, split) for split in ("train", "valid"))
         note = left_out(world, max_tokens, train, what)
-        # fairseq stops at a validation sentence that is longer than this
+        # fairseq stops at a validation sentence longer than --max-tokens-valid
         updates = -(-int(train.sum()) // options.batch_tokens)
         print(world, update_freq, max_tokens, max(int(valid.max()), most), updates)
         if note is not None:

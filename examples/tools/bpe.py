@@ -1,4 +1,4 @@
-"""Subwords for the dataset recipes: learn a sentencepiece BPE, and cut text with it.
+"""Subwords for the dataset recipes: train a sentencepiece BPE model, and apply it to text.
 
 bpe.py learn bpe.model 2000 train.es train.en
 bpe.py encode bpe.model < train.es > train.bpe.es
@@ -19,7 +19,7 @@ MAX_SENTENCE_BYTES = 1 << 20  # sentencepiece skips longer lines; its own defaul
 
 
 def learn(texts: list[Path], vocab: int) -> bytes:
-    """A BPE model of every character, without a file's name: the same text gives the same bytes."""
+    """A BPE model that covers all characters. It names no file: equal texts give equal bytes."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -1,15 +1,15 @@
-"""Checkpoints of a training that was killed while it wrote them.
+"""Check and repair checkpoints of a training that was killed while it wrote them.
 
-checkpoints.py whole FILE      # fails unless the file is whole
-checkpoints.py mend FOLDER     # makes the checkpoints fit for resuming; fails where it cannot
-checkpoints.py updates FILE    # prints how many its model was trained for
+checkpoints.py whole FILE      # fails unless the file is complete
+checkpoints.py mend FOLDER     # makes the checkpoints fit for resuming; fails if it cannot
+checkpoints.py updates FILE    # prints how many updates its model was trained for
 
-fairseq writes the first file of a checkpoint under a temporary name and renames it, but makes the
-others by plain copying of the first: of checkpoint_<epoch>_<updates>.pt where the recipe saves by
-updates, else of checkpoint_best.pt. A kill in a copy leaves a file that is cut short or missing;
-the one that it was being copied from is then whole and has the same content. A kill between the
-copies leaves checkpoint_last.pt one step behind, which needs no repair: that step is trained
-again, with the same outcome.
+fairseq writes the first file of a checkpoint under a temporary name and renames it, but plainly
+copies the others from it: from checkpoint_<epoch>_<updates>.pt if the recipe saves by updates,
+otherwise from checkpoint_best.pt. A kill during a copy leaves a truncated or missing file; its
+source is then complete and has the same content. A kill between two copies leaves
+checkpoint_last.pt one step behind. This needs no repair: that step is trained again, with the same
+result.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pathlib import Path
 from messages import one_sentence, say
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-DAMAGED = 3  # the exit status where checkpoints are not whole, and cannot be made so
+DAMAGED = 3  # the exit status if checkpoints are damaged and cannot be repaired
 BY_UPDATES = re.compile(r"checkpoint_[0-9]+_([0-9]+)\.pt")
 
 
 def is_whole(path: Path) -> bool:
-    """Tell whether a file is a whole checkpoint: a zip archive with a checksum for each part."""
+    """Whether a file is a complete checkpoint: a zip archive whose parts match their checksums."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
@@ -38,7 +38,7 @@ def is_whole(path: Path) -> bool:
 
 
 def newest(folder: Path) -> Path | None:
-    """Of the checkpoints that are saved by updates, the last one, if it is whole."""
+    """The last of the checkpoints that are saved by updates; None if it is damaged or missing."""
     names = (BY_UPDATES.fullmatch(path.name) for path in folder.glob("checkpoint_*.pt"))
     updates = {int(name[1]): folder / name[0] for name in names if name}
     path = updates[max(updates)] if updates else None
@@ -46,7 +46,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def mend(folder: Path) -> bool:
-    """Make the checkpoints of a run fit for resuming; tell whether they are."""
+    """Make the checkpoints of a run fit for resuming; return whether that succeeded."""
     for leftover in folder.glob("*.tmp"):
         leftover.unlink()
     best, last, source = folder / BEST, folder / LAST, newest(folder)

@@ -1,10 +1,10 @@
-"""What is kept of each run of claims.sh: all that its verdicts need, and no checkpoint.
+"""Record each run of claims.sh: all that the verdicts need, but no checkpoint.
 
 claims_record.py about claims/record --corpora bible_es_en,debian_en_de
 claims_record.py run claims/record/bible_es_en --output claims/bible_es_en --corpus bible_es_en \
     --run entmax-large-seed1 --model entmax --size large --seed 1 --role trained
 
-Files are written whole or not at all.
+Files are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from translations import lines_of
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST, LAST = "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"
-SEARCH_POINTS = 50  # at most, of the course of a search for heads
+SEARCH_POINTS = 50  # at most, in the recorded course of a search for heads
 
 
 def translation(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Scores, and the statistics of each sentence of which BLEU of any sample can be made."""
+    """Scores, and statistics of each sentence from which BLEU of any sample can be computed."""
     bleu, chrf = BLEU(references=[list(references)]), CHRF()
     # The statistics that sacreBLEU's own tests of significance resample
     sentences = bleu._extract_corpus_statistics(list(hypotheses), None)
@@ -57,7 +57,7 @@ def heads_of(model: Any) -> dict[str, list[list[int]]]:
 
 
 def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
-    """The epochs of trainings that followed each other; epochs and updates count from the first."""
+    """The epochs of successive trainings; epochs and updates are counted from the first one."""
     points = []
     epochs = updates = 0
     for course in courses:
@@ -70,7 +70,7 @@ def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
 
 
 def without_places(value: Any, folder: Path) -> Any:
-    """A document that says the same wherever it was made: its paths begin in the corpus's folder."""
+    """The document with paths relative to the corpus's folder: the same wherever it was made."""
     if isinstance(value, dict):
         return {name: without_places(one, folder) for name, one in value.items()}
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def read_json(path: Path) -> Any:
 
 
 def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict[str, Any]:
-    """All that is kept of a run; ``search`` is the one in which the heads of a pruned one were found."""
+    """The record of a run; ``search`` is the run that found the heads of a pruned model."""
     from fairseq_entmax.models.checkpoint_model import read_model
     from fairseq_entmax.pruning.remaining_heads import head_counts
 
@@ -119,7 +119,7 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dic
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: importlib.metadata.version(name) for name in ("fairseq-entmax", "torch")}
-    # Which distribution fairseq is of differs
+    # fairseq can come from several distributions
     versions["fairseq"] = f"{importlib.import_module('fairseq').__version__}"
     versions["python"] = platform.python_version()
     return {

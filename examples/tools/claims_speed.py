@@ -1,10 +1,10 @@
-"""How fast models of claims.sh translate and train, and how dense their attention is.
+"""Measure how fast models of claims.sh translate and train, and how dense their attention is.
 
 PYTHONPATH=scripts/benchmarks claims_speed.py claims/record/bible_es_en/speed.json --output claims/bible_es_en
 
-The models take turns in every round, so that what else the machine does meets all alike. They
-translate the same sentences of the test set, and make updates on the same batches of the training set,
-each of its own trained weights, which stay as they are on disk.
+The models take turns in every round, so that other load on the machine affects all alike. They
+translate the same sentences of the test set, and are trained on the same batches of the training
+set, each from its trained weights; the checkpoints on disk do not change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def density_of(analysis: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def training(path: str, options: argparse.Namespace) -> Callable[[], float]:
-    """A function: how many updates a second a model makes."""
+    """A function that trains a model and returns its updates per second."""
     import torch
     from fairseq import checkpoint_utils, utils
 
@@ -65,7 +65,7 @@ def training(path: str, options: argparse.Namespace) -> Callable[[], float]:
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Speed and density of trained and pruned models of a seed."""
+    """Speed and density of the trained and pruned models of a seed."""
     from common import in_turns
     from pruned_generation import loaded_models
 

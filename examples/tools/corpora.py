@@ -1,11 +1,11 @@
-"""Sentence pairs, or one text, out of the archives in which corpora are published.
+"""Read sentence pairs, or a single text, from the archives in which corpora are published.
 
 corpora.py pairs europarl-v7.tgz 'training/europarl-v7.de-en.{lang}' en de text/train [OPTION]
 corpora.py text wikitext-103-v1.zip wikitext-103/wiki.test.tokens text/test.en
 corpora.py subtitles en-ru.txt.zip en-ru.xml.gz en ru text 6000000 10000 10000
 
-Pairs are appended to two files; --keep-empty leaves nothing out, and --separator '||| ru,en' says that
-one file has both languages, in this order. Of subtitles so many pairs are for training, validation, test.
+Pairs are appended to two files. --keep-empty leaves nothing out; --separator '||| ru,en' says that
+one file has both languages, in this order. Subtitles take the pairs of training, validation, test.
 """
 
 from __future__ import annotations

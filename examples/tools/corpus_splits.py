@@ -1,13 +1,13 @@
-"""Training, validation and test text out of two files of one's own.
+"""Make training, validation and test text from your own files.
 
 corpus_splits.py text --languages de en --source corpus.de --target corpus.en
 corpus_splits.py text --languages de en --trainpref train --validpref valid --testpref test
 
-writes {train,valid,test}.{de,en} into the folder, in the order of the files; with - in the place of a
-folder, prints a checksum of the files. What has no files of its own is drawn from the training text by a
-seeded shuffle, of pairs whose source and whose target both occur once in it. Training pairs that share
-either with a pair of given files are left out, and such validation pairs with the test: so no text
-is in two of the three. Texts are compared without regard to case and spacing.
+writes {train,valid,test}.{de,en} into the folder, in the order of the files; with - in place of the
+folder, prints a checksum of the files. A split without files is drawn from the training text by a
+seeded shuffle, from pairs whose source and target both occur once in it. Training pairs that share
+a side with a given validation or test pair are left out, and so are validation pairs that share one
+with the test: no text is in two splits. Texts are compared without regard to case and spacing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from messages import UsageError, one_sentence, say, text_files, write_line
 
 Pair = tuple[str, str]
 SPLITS = ("train", "valid", "test")
-# Of training and validation pairs; a text of so many characters has a place in fairseq's models,
-# which take 1,024 subwords
+# Limits for training and validation pairs. A text of so many characters fits into fairseq's models,
+# which take 1,024 subwords.
 MOST_WORDS, MOST_CHARACTERS, MOST_RATIO = 200, 1000, 10
-# By default, this many pairs are drawn, or of a small corpus this share
+# By default, this many pairs are drawn, or one in LEAST_SHARE of a small corpus
 MOST_DRAWN, LEAST_SHARE = 1000, 20
 
 
 def files_of(options: argparse.Namespace) -> dict[str, tuple[Path, Path]]:
-    """The source and the target of each split that has files."""
+    """The source and target files of each split that has files."""
     source, target = options.languages
     files = {}
     for split in SPLITS:
@@ -47,7 +47,7 @@ def files_of(options: argparse.Namespace) -> dict[str, tuple[Path, Path]]:
 
 
 def read_lines(path: Path, lower: bool) -> list[str]:
-    """The lines of a UTF-8 text with single spaces, without a byte order mark; only "\\n" ends one."""
+    """The lines of a UTF-8 text, with single spaces and no byte order mark, split at "\\n" only."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -72,7 +72,7 @@ def fault_of(pair: Pair) -> str | None:
 
 
 def read_pairs(split: str, files: tuple[Path, Path], lower: bool) -> list[Pair]:
-    """The pairs of two files; all of a test, else those without a fault."""
+    """The pairs of two files: all pairs of a test set, otherwise those without a fault."""
     if os.path.samefile(*files):
         raise UsageError(f"source and target are the same file {files[0]}: give two files")
     source, target = (read_lines(path, lower) for path in files)
@@ -100,13 +100,13 @@ def sides(pairs: list[Pair]) -> Counter[tuple[int, str]]:
 
 
 def without(pairs: list[Pair], others: list[Pair]) -> list[Pair]:
-    """The pairs that share no side with others."""
+    """The pairs that share no side with `others`."""
     taken = sides(others)
     return [pair for pair in pairs if not any(one in taken for one in sides([pair]))]
 
 
 def draw(pairs: list[Pair], wanted: dict[str, int]) -> dict[str, list[Pair]]:
-    """So many of the pairs for each split, and the rest for training, in their order."""
+    """Draw the wanted number of pairs for each split, the rest for training, all in their order."""
     counts = sides(pairs)
     drawable = [n for n, pair in enumerate(pairs) if all(counts[one] == 1 for one in sides([pair]))]
     if len(drawable) <= sum(wanted.values()) or not all(wanted.values()):

@@ -1,8 +1,8 @@
-"""Debian's package lists, for the recipes that make their data of them.
+"""Debian's package lists, for the recipes that make their data from them.
 
-The lists of apt: `Packages` says which package is built from which source, `Translation-en` has
-the descriptions as they were written, `Translation-de` and so on their translations. They are
-plain or packed by xz, gzip or bzip2, and by lz4 and zstd where apt is.
+They are apt's: `Packages` says from which source each package is built, `Translation-en` has the
+original descriptions, `Translation-de` and so on have their translations. They are plain or
+compressed by xz, gzip or bzip2; lz4 and zstd need apt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DIGITS = re.compile(r"\d+")
 
 
 def lists_of(folder: Path, kind: str) -> list[str]:
-    """The text of each list of a kind, in the order of the files' names."""
+    """The text of each list of a kind, in the order of the file names."""
     paths = sorted(path for path in folder.glob(f"*{kind}*") if path.is_file())
     if not paths:
         raise ValueError(f"{folder} has no list *{kind}*: see the recipe's README.md")
@@ -54,7 +54,7 @@ def read_list(path: Path) -> str:
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
-    """Yield a list's paragraphs as field to value; a value's further lines keep their break."""
+    """Yield the fields of each paragraph of a list; values of several lines keep their breaks."""
     for paragraph in text.split("\n\n"):
         fields: dict[str, str] = {}
         name = ""
@@ -70,12 +70,12 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
 
 
 def read_sources(texts: Iterable[str]) -> dict[str, str]:
-    """The source package of each package that the `Packages` lists name."""
+    """The source package of each package in the `Packages` lists."""
     sources: dict[str, str] = {}
     for text in texts:
         for fields in stanzas(text):
             if "Package" in fields:
-                # "Source: gcc-defaults (1.203)": the version follows where it is another
+                # "Source: gcc-defaults (1.203)": the version follows if it differs
                 source = fields.get("Source", fields["Package"]).split(" ")[0]
                 sources.setdefault(fields["Package"], source)
     return sources
@@ -93,12 +93,12 @@ def without_bullet(line: str) -> str:
 
 
 def text_key(text: str) -> str:
-    """The form in which two texts count as the same: no capitals."""
+    """The form in which equal texts are found: without case."""
     return text.casefold()
 
 
 def near_key(text: str) -> str:
-    """The form in which two texts count as nearly the same: all numbers alike, too."""
+    """The form in which nearly equal texts are found: without case, and with all numbers alike."""
     return DIGITS.sub("0", text_key(text))
 
 
@@ -108,7 +108,7 @@ def run(
     columns: Mapping[str, Callable[[Any], str]],
     arguments: list[str] | None,
 ) -> None:
-    """A recipe's program: writes a file for each column of the splits that `make` makes of the options."""
+    """A recipe's program: writes a file for each split that `make` returns and each column."""
     parser = argparse.ArgumentParser(description=program)
     parser.add_argument("lists", type=Path, help="folder with the lists")
     parser.add_argument("folder", type=Path, help="folder to write to")
@@ -132,7 +132,7 @@ def run(
 
 
 def split_of(source: str, valid: int, test: int, seed: int | None = None) -> str:
-    """The split of a source package: of `BUCKETS` hashes of its name `test` and `valid` are these."""
+    """The split of a source package by its hash: `test` and `valid` of `BUCKETS` are held out."""
     name = source if seed is None else f"{seed} {source}"
     bucket = int(hashlib.sha256(name.encode("utf-8")).hexdigest()[:12], 16) % BUCKETS
     return "test" if bucket < test else "valid" if bucket < test + valid else "train"

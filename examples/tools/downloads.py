@@ -1,9 +1,9 @@
-"""The archives of a recipe: found where they are, downloaded where not, verified before use.
+"""Find the archives of a recipe, or download them, and verify them before use.
 
 downloads.py examples/corpora.tsv de-en.tgz raw-dir output/raw
 
-The table has a line an archive, with tabs between file, bytes, checksum, addresses, home page and
-source of the checksum; - is what nobody publishes. An archive is downloaded to the last folder.
+The table has one line for each archive: file, bytes, checksum, addresses, home page and source of
+the checksum, with tabs between them; - is what nobody publishes. Downloads go to the last folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CURL = (
     *("--connect-timeout", "30", "--speed-limit", "1000", "--speed-time", "120"),
     *("--continue-at", "-", "--output"),
 )
-# Statuses of curl, and of HTTP, where a server cannot go on behind what is there
+# Statuses of curl and of HTTP from servers that cannot resume a download
 CANNOT_GO_ON, NO_SUCH_RANGE = (33, 36), "416"
 
 
@@ -46,14 +46,14 @@ def read_archive(table: Path, file: str) -> Archive:
 
 
 def _fetched(part: Path, address: str) -> tuple[int, str]:
-    """Go on with a file, or begin it: the status of curl, and that of HTTP."""
+    """Start or resume a download; return the statuses of curl and of HTTP."""
     command = [*CURL, str(part), "--write-out", "%{http_code}", address]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
 
 
 def verify(path: Path, archive: Archive) -> None:
-    """A ``ValueError`` says that a file is not the archive, as far as that can be known."""
+    """Raise ``ValueError`` if a file is not the archive, as far as size and checksum are known."""
     size = path.stat().st_size
     if archive.size != UNKNOWN and size < int(archive.size):
         raise ValueError(f"{path} has {size} of {archive.size} bytes: run again without it")
@@ -69,7 +69,7 @@ def verify(path: Path, archive: Archive) -> None:
 
 
 def download(archive: Archive, folder: Path) -> None:
-    """By way of FILE.part, from the first address that has it, on from where it was stopped."""
+    """Download to FILE.part from the first address that has the archive; resume if possible."""
     part = folder / f"{archive.file}.part"
     addresses = archive.addresses.split() if archive.addresses != UNKNOWN else []
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Pairs of premise and hypothesis out of the archive of SNLI, with the label they were given.
+"""Read pairs of premise and hypothesis, and their labels, from the archive of SNLI.
 
 entailment.py snli_1.0.zip text
 
@@ -16,14 +16,14 @@ from pathlib import Path
 from archives import unpack
 from messages import one_sentence, say, text_files, write_line
 
-SPLITS = {"train": "train", "valid": "dev", "test": "test"}  # to the names in the archive
+SPLITS = {"train": "train", "valid": "dev", "test": "test"}  # the names in the archive
 MEMBER = "snli_1.0/snli_1.0_{}.jsonl"
 COLUMNS = ("input0", "input1", "label", "group")
 NO_LABEL = "-"
 
 
 def words_of(parse: str) -> str:
-    """The leaves of a binary parse, such as ``( ( A man ) sleeps )``, in small letters."""
+    """The lowercased leaves of a binary parse, such as ``( ( A man ) sleeps )``."""
     return " ".join(word for word in parse.split() if word not in "()").lower()
 
 

@@ -1,8 +1,8 @@
-"""What the machine and its Python have.
+"""Find out what the installed package knows and which devices there are.
 
-environment.py mapping 'option --mapping' entmax     # fails where the package knows no such
+environment.py mapping 'option --mapping' entmax     # fails if the package does not know it
 environment.py device auto                           # prints cpu or gpu
-environment.py gpus                                  # prints how many there are
+environment.py gpus                                  # prints the number of GPUs
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from messages import UsageError, one_sentence
 
 
 def require_mapping(what: str, mapping: str) -> None:
-    """Fail where the package does not know a mapping; `what` is how a message names it."""
+    """Raise ``UsageError``, which calls a mapping `what`, if the package does not know it."""
     from fairseq_entmax.mappings import parse_mappings
 
     try:

@@ -1,10 +1,10 @@
-"""What is shown of fairseq-train or fairseq-generate: how far it is, and how long is left.
+"""Show how far fairseq-train or fairseq-generate is, and how much time is left.
 
 fairseq-train ... 2>&1 | fairseq_progress.py train.log epochs 6
 fairseq-generate ... --log-format simple --log-interval 1 2>&1 | fairseq_progress.py generate.log batches 1
 
-The whole log goes to the file. On a terminal one line changes; elsewhere there is a line a minute.
-Warnings are shown too.
+The whole log is appended to the file. A terminal shows one line that changes; other outputs get a
+line a minute. Warnings are shown too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SHOWN = re.compile(r"\| (WARNING|ERROR|CRITICAL) \||\| INFO \| fairseq_entmax")
 
 
 def show(text: str, stays: bool) -> None:
-    """Of what does not stay, the next text takes the place."""
+    """Print a text; on a terminal, the next one replaces it unless it stays."""
     print(f"\r{text:<60}" if sys.stdout.isatty() else text, end="\n" if stays else "", flush=True)
 
 
 def position(line: str, unit: str, length: int) -> tuple[int, int] | None:
-    """How many updates or batches are done, and of how many."""
+    """The number of updates or batches that are done, and of all."""
     if unit == "batches":
         batches = OF_BATCHES.search(line)
         return (int(batches[1]), int(batches[2])) if batches else None
@@ -49,7 +49,7 @@ def main(path: str, unit: str, length: str) -> None:
     watched = sys.stdout.isatty()
     begin: tuple[int, float] | None = None
     last = -RAREST
-    # What fairseq writes passes as it is, whatever it is
+    # The log gets what fairseq writes unchanged, even if it is not valid UTF-8
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
         cast(TextIOWrapper, stream).reconfigure(errors=errors)
     with Path(path).open("a", encoding="utf-8", errors="surrogateescape") as log:

@@ -1,4 +1,4 @@
-"""First sentences and headlines out of the archive of Rush, Chopra, Weston (2015).
+"""Read first sentences and headlines from the archive of Rush, Chopra, Weston (2015).
 
 gigaword.py text sent-summary.tar.gz
 
@@ -30,11 +30,11 @@ PARTS = {
     "duc2004": ("DUC2004/input.txt", *(f"DUC2004/task1_ref{number}.txt" for number in range(4))),
 }
 TESTS = ("test", "duc2004")
-VALID = 8000  # pairs of 189,651
+VALID = 8000  # of 189,651 pairs
 
 
 def normalise(text: str) -> str:
-    """Small letters, ``#`` for each digit and ``UNK`` for rare words, single spaces."""
+    """Lowercase, with ``#`` for each digit, ``UNK`` for rare words, and single spaces."""
     words = text.split()
     return " ".join(
         UNKNOWN if word in (UNKNOWN, "<unk>") else DIGIT.sub("#", word.lower()) for word in words
@@ -42,7 +42,7 @@ def normalise(text: str) -> str:
 
 
 def every(number: int, wanted: int) -> set[int]:
-    """`wanted` of the numbers below `number`, at even distances; all of them where it is more."""
+    """`wanted` of the numbers below `number`, evenly spaced; all of them if there are fewer."""
     if wanted >= number:
         return set(range(number))
     return {index * number // wanted for index in range(wanted)}
@@ -63,7 +63,7 @@ def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
 
 
 def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | None) -> str:
-    """Write a split; training pairs with an empty side are left out, and test sets have references."""
+    """Write a split. Test sets get references; elsewhere, pairs with an empty side are left out."""
     written = left_out = 0
     names = ["article", "summary"]
     if split in TESTS:
@@ -83,10 +83,10 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
 
 
 def write_splits(source: Path, folder: Path, valid: int = VALID) -> Iterator[str]:
-    """Write every split, of validation so many pairs at even distances; yield a line on each."""
+    """Write every split, with `valid` evenly spaced validation pairs; yield a line on each."""
     with tempfile.TemporaryDirectory(dir=folder) as copies:
         names = [name for some in PARTS.values() for name in some]
-        # Some write the folders in small letters
+        # Some archives have lowercase names
         members = ["|".join(dict.fromkeys(f"{ROOT}/{x}" for x in (n, n.lower()))) for n in names]
         paths = iter(unpack(source, members, Path(copies)))
         for split, some in PARTS.items():

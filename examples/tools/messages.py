@@ -1,4 +1,4 @@
-"""How the recipes speak: progress on standard output, and one sentence on what went wrong."""
+"""Messages of the recipes: progress on standard output, and one sentence for an error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-PROGRAM = "RECIPE_PROGRAM"  # names, in the environment, the script that a person called
-FAILED, USAGE = 1, 2  # exit statuses; the second is that of parsers of options
+PROGRAM = "RECIPE_PROGRAM"  # environment variable with the name of the script that the user called
+FAILED, USAGE = 1, 2  # exit statuses; option parsers use the second
 
 
 class UsageError(ValueError):
@@ -23,10 +23,10 @@ def say(text: str) -> None:
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """End the program with a sentence on standard error where the block raises.
+    """If the block raises an error, end the program with one sentence on standard error.
 
     The status is 2 for a ``UsageError``, and 1 for any other ``ValueError`` or ``OSError``. Other
-    exceptions are mistakes of the program and keep their tracebacks.
+    exceptions are bugs and keep their tracebacks.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def text_files(prefix: Path | str, ends: Sequence[str], mode: str = "w") -> Iterator[list[IO[str]]]:
-    """The files PREFIX.end, opened as UTF-8 whose lines end with "\\n" alone."""
+    """Open the files PREFIX.end as UTF-8, with "\\n" as the only line end."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(open(f"{prefix}.{end}", mode, encoding="utf-8", newline="\n"))
@@ -58,6 +58,6 @@ def text_files(prefix: Path | str, ends: Sequence[str], mode: str = "w") -> Iter
 
 
 def write_line(files: Sequence[IO[str]], texts: Iterable[str]) -> None:
-    """A line in each file."""
+    """Write one line to each file."""
     for file, text in zip(files, texts, strict=True):
         file.write(f"{text}\n")

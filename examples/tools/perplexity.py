@@ -1,15 +1,15 @@
-"""The perplexity of a language model per word, whatever its subwords, from what fairseq-eval-lm logs.
+"""A language model's perplexity per word, whatever its subwords, from fairseq-eval-lm's log.
 
 perplexity.py --text text/test.en --data data-bin --json perplexity.json blocks=blocks.log window=window.log
 
-A log is that of ``fairseq-eval-lm --output-word-probs``, which has the log-probability of every
+The logs are those of ``fairseq-eval-lm --output-word-probs``, with the log-probability of every
 subword. The perplexity per word is
 
-    exp(nats of all subwords, the end of each line among them / (words + lines)),
+    exp(nats of all subwords, including the end of each line / (words + lines)),
 
-where a word is what stands between spaces in the text, before it was cut into subwords, and each
-line has one end, which is predicted as words are. So models with different subwords, or none, can
-be compared, as long as the words are cut alike. Prints a table.
+where words are separated by spaces in the text, before it is cut into subwords, and the end of each
+line is predicted like a word. So models with different subwords, or none, can be compared if they
+have the same words. Prints a table.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from translations import lines_of
 
 from fairseq_entmax.text_table import text_table
 
-# A line of the log: the number of a block, then its subwords, with tabs between them
+# A line of the log: the number of a block, then its subwords, separated by tabs
 BLOCK = re.compile(r"fairseq_cli\.eval_lm(?: \| |:)[0-9]+ (?=\S+ \[)(.*\])")
 UNKNOWN = "<unk>"
 
 
 def log_probs(log: list[str]) -> Iterator[tuple[str, float]]:
-    """Yield the subwords of a log and the natural logarithms of their probabilities."""
+    """Yield the subwords of a log and their natural log-probabilities."""
     for line in log:
         found = BLOCK.search(line)
         for item in found[1].split("\t") if found else ():
@@ -42,7 +42,7 @@ def log_probs(log: list[str]) -> Iterator[tuple[str, float]]:
 
 
 def measure(log: list[str], text: list[str], subwords: int, name: str) -> dict[str, float]:
-    """Of a log of all subwords of a text; where it has <unk>, the perplexity is of it with <unk>."""
+    """The perplexities of a text, from a log of all its subwords; unknown ones count as <unk>."""
     scores = list(log_probs(log))
     nats = -sum(score for _, score in scores)
     words = sum(len(line.split()) for line in text)

@@ -1,14 +1,14 @@
-"""What a model that classifies says of the test set, by which words, and how fast.
+"""What a classifier predicts for the test set, which words it attends to, and how fast it is.
 
 predictions.py write checkpoint_best.pt data-bin > test.predictions.jsonl
 predictions.py words test.predictions.jsonl text/test.label
 predictions.py speed data-bin checkpoint_best.pt other.pt > speed.tsv
 
-The first writes an example a line, as JSON: the predicted label, the logarithm of its probability,
-and the words with a weight above zero in the row of the first token, <s>, from which the class is read:
-in the last layer, the mean of its heads. The second prints how many words are selected, and for
-each label those that get most of the weight in its examples; the third examples a second of processor time, the best of
-some passes that take turns.
+The first writes one example a line, as JSON: the predicted label, the logarithm of its probability,
+and the words to which <s>, from which the class is read, gives a weight above zero: the mean of the
+heads of the last layer. The second prints how many words are selected, and for each label the words
+with the most weight in its examples. The third prints examples per second of processor time, the
+best of several passes in which the models take turns.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from messages import one_sentence
 from translations import lines_of
 
 BATCH = 64  # examples at a time
-PASSES = 5  # over the test set, of which the best counts
-SHOWN = 12  # words of a label
+PASSES = 5  # over the test set; the best one counts
+SHOWN = 12  # words shown for a label
 MARKS = ("<s>", "</s>", "<pad>")
 
 
@@ -42,7 +42,7 @@ def loaded(checkpoint: Path, data: Path, device: str = "cpu") -> tuple[Any, Any,
 
 
 def predicted(checkpoint: Path, data: Path, device: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of examples in their order."""
+    """Yield a row for each example, in their order."""
     import torch
 
     from fairseq_entmax.analysis import record_attention
@@ -54,7 +54,7 @@ def predicted(checkpoint: Path, data: Path, device: str) -> Iterator[dict[str, A
     for sample in samples:
         attention, logits = record_attention(model, sample)
         tokens = sample["net_input"]["src_tokens"]
-        # Of (batch, tokens); a layer may have lost all its heads
+        # Shape (batch, tokens); zero if the layer has lost all its heads
         of_last = attention.get("encoder-self", {}).get(last)
         weights = torch.zeros(tokens.shape) if of_last is None else of_last.mean(1)[:, 0]
         each = zip(sample["id"].tolist(), logits.log_softmax(-1), tokens, weights, strict=True)
@@ -69,7 +69,7 @@ def predicted(checkpoint: Path, data: Path, device: str) -> Iterator[dict[str, A
 
 
 def row_of(tokens: Sequence[str], weights: Sequence[float]) -> dict[str, Any]:
-    """How many words there are, and those with a weight, in their order."""
+    """The number of words, and the words with a weight above zero, in their order."""
     pairs = zip(tokens, weights, strict=True)
     words = [(word, weight) for word, weight in pairs if word not in MARKS]
     return {
@@ -79,7 +79,7 @@ def row_of(tokens: Sequence[str], weights: Sequence[float]) -> dict[str, Any]:
 
 
 def selected_words(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
-    """How many words are selected, and which ones, for each true label of the rows."""
+    """A text: how many words are selected, and which ones for each true label."""
     chosen, words = (
         sum(map(count, rows)) / len(rows)
         for count in (lambda row: len(row["selected"]), lambda row: row["words"])
@@ -98,7 +98,7 @@ def selected_words(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str
 
 
 def speeds(data: Path, checkpoints: Sequence[Path]) -> list[float]:
-    """Examples a second of processor time of each model, whatever else the machine does."""
+    """Each model's examples per second of processor time, which other load hardly affects."""
     import torch
 
     from fairseq_entmax.analysis.data.data_types import type_of_model

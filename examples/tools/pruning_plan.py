@@ -1,10 +1,10 @@
-"""What prune.sh trains: the budgets of heads, and the options of fairseq-train that they mean.
+"""Translate prune.sh's budgets of heads into options of fairseq-train.
 
 pruning_plan.py all=24,encoder=4,2/3/3 --updates 1030 --layers 3 --heads 8
 pruning_plan.py all=4 --updates 600 --layers 2 --heads 4 --attentions decoder-self
 
-Prints when heads are pushed and decided, as options, and then a line a budget: its name as a part
-of a folder's name, and its options, with a tab between them.
+Prints the options that say when heads are pushed and decided, then a line for each budget: its name
+as part of a folder's name, a tab, and its options.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from messages import UsageError, one_sentence
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
-# When heads are decided, in percent of the search: near its end, as what is left of them recovers
-# afterwards, without gates and at a rate of its own
+# When heads are decided, in percent of the search: near its end, as the remaining heads recover
+# afterwards, without gates and at another learning rate
 DECISION_PART, WHOLE = 95, 100
-# The number of heads falls to its target in 2/3 of the updates before, the criterion's default too
+# The number of heads falls to its target in 2/3 of the updates before that, as by default
 WARMUP_PART = DECISION_PART * 2 // 3
 WITHIN = re.compile(r"(all|encoder)=([0-9]{1,4})")
 # In place of a number: this attention has no gates, and keeps all its heads
@@ -28,13 +28,13 @@ OF_ONE = rf"([0-9]{{1,4}}|{WITHOUT_GATES})"
 
 
 def schedule(updates: int) -> tuple[str, ...]:
-    """The options that say when heads are pushed and decided in a search of so many updates."""
+    """The options that say when heads are pushed and decided in a search of `updates` updates."""
     warmup, decision = (updates * part // WHOLE for part in (WARMUP_PART, DECISION_PART))
     return "--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}"
 
 
 def options_of(text: str, heads: int, attentions: Sequence[str] = ATTENTIONS) -> tuple[str, ...]:
-    """For one budget, ``all=N``, ``encoder=N``, or ``E/D/C``, of so many heads in each attention."""
+    """The options of one budget, ``all=N``, ``encoder=N`` or ``E/D/C``, of `heads` per attention."""
     within = WITHIN.fullmatch(text)
     of_each = re.fullmatch("/".join([OF_ONE] * len(attentions)), text)
     has_encoder = attentions == ATTENTIONS

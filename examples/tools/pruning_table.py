@@ -1,10 +1,10 @@
-"""The table of prune.sh: what each model keeps, how well it translates, and how fast.
+"""The table of prune.sh: the heads that each model keeps, its scores, and its speed.
 
 pruning_table.py ROUGE-1,ROUGE-2,ROUGE-L < runs > pruning.tsv
 
-A line of runs has, with tabs between them: mapping, model, checkpoint, the scores of its test set,
-and what scripts/benchmarks/pruned_generation.py measured of all models of the mapping, or nothing
-where speed was not measured.
+A line of runs has, separated by tabs: mapping, model, checkpoint, the file with its test scores,
+and the file of scripts/benchmarks/pruned_generation.py for all models of the mapping, or nothing if
+speed was not measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUGE = re.compile("ROUGE-([12L])")
 
 
 def heads_of(checkpoint: str) -> dict[str, str]:
-    """For each attention, the heads of all layers and of each, such as ``2 (0,2,0)``."""
+    """For each attention, the number of heads in all layers and in each, such as ``2 (0,2,0)``."""
     from fairseq_entmax.models.checkpoint_model import read_model
     from fairseq_entmax.pruning.remaining_heads import head_counts
 
@@ -39,7 +39,7 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def score_in(metric: str, path: Path) -> str:
-    """BLEU, ROUGE-1 and so on (F1), accuracy, or a word's perplexity by an evaluation of that name."""
+    """BLEU, accuracy, ROUGE-1 and so on (F1), or the word perplexity of the evaluation `metric`."""
     if path.suffix != ".json":
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))

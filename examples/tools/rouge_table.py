@@ -1,9 +1,9 @@
-"""The table of models that write summaries: ROUGE with intervals, and what each has more.
+"""The table of summarisation models: ROUGE, and each model's change from the first one.
 
 rouge_table.py first.json second.json ... --names copy no-copy ... > rouge.tsv
 
-The files are what fairseq-entmax rouge --output wrote of the first model with itself or each other
-model to --compare it with.
+Each file is the JSON of fairseq-entmax rouge for the first model: the first file without --compare,
+the others with another model to --compare it with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COLUMNS = ("model", *TYPES.values(), "change of ROUGE-L", "95 % interval", "p")
 
 
 def row_of(name: str, document: dict[str, Any]) -> list[str]:
-    """The cells of a model; of the first one, with nothing to compare, its own interval."""
+    """The cells of a model; the first one has no change, and shows the interval of its ROUGE-L."""
     scores = document["compared"]
     if scores is None:
         statistic = document["settings"]["statistic"]

@@ -1,4 +1,4 @@
-"""Sentence pairs out of the files of corpora, whatever their form."""
+"""Read sentence pairs from the files of corpora, in several formats."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SEGMENT = re.compile(rb"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
 
 
 def sentences(file: Path, name: str) -> Iterator[bytes]:
-    """Yield the sentences of a file, by the form that its name tells.
+    """Yield the sentences of a file, in the format that its name implies.
 
     ``.sgm`` and ``.xml`` are mteval files with one ``<seg>`` a line; IWSLT's ``train.tags.*`` has
     lines of tags between its sentences, which are escaped as in its ``.xml``; any other file has a
-    sentence a line. Lines end with "\\n" alone: in some corpora other line ends stand inside of sentences.
+    sentence a line. Only "\\n" ends a line: some corpora have other line ends inside sentences.
     """
     is_tagged, is_mteval = "train.tags." in name, name.endswith((".sgm", ".xml"))
     with file.open("rb") as lines:
@@ -36,7 +36,7 @@ def sentences(file: Path, name: str) -> Iterator[bytes]:
 
 
 def clean(text: bytes) -> str | None:
-    """Single spaces, none at the ends; None where the bytes are no UTF-8."""
+    """The text with single spaces, none at the ends; None if the bytes are not UTF-8."""
     try:
         return " ".join(text.decode("utf-8").split())
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def clean(text: bytes) -> str | None:
 def read_pairs(
     files: list[Path], names: list[str], separator: str | None, languages: Sequence[str]
 ) -> Iterator[Sequence[bytes]]:
-    """Yield pairs; from one file with a separator, in the order of its languages."""
+    """Yield pairs in the order of `languages`; with a separator, one file has both sides."""
     if separator is not None:
         mark, _, order = separator.partition(" ")
         places = [order.split(",").index(language) for language in languages]
@@ -72,10 +72,10 @@ def write_pairs(
 ) -> str:  # fmt: skip
     """Append the pairs of a corpus to PREFIX.source and PREFIX.target; say how many.
 
-    The member is the name of the two files in the archive, with ``{lang}`` for the language and
-    ``{role}`` for src or ref; or of one that has both, with a separator and their order in it, such
-    as ``||| ru,en``. A pair with an empty side, or with bytes that are no UTF-8, is left out and
-    counted, but for `keep_empty`, as in a test set.
+    `member` names the two files in the archive, with ``{lang}`` for the language and ``{role}`` for
+    src or ref; or one file with both sides, given their separator and order, such as ``||| ru,en``.
+    Pairs with an empty side, or with bytes that are not UTF-8, are left out and counted. With
+    `keep_empty`, as for a test set, empty sides are kept, and such bytes raise ``ValueError``.
     """
     names = [
         member.replace("{lang}", language).replace("{role}", role)

@@ -1,8 +1,8 @@
-"""Scores of models side by side, and which differences a test set of this size can tell.
+"""Compare the scores of models, and tell which differences are significant.
 
 side_by_side.py runs/stock-10epochs runs/entmax-10epochs --names stock entmax > scores.tsv
 
-A run's folder has test.hyp, test.ref and scores.txt. p is that of sacreBLEU's paired bootstrap of
+A run's folder has test.hyp, test.ref and scores.txt. p comes from sacreBLEU's paired bootstrap of
 BLEU against the first model, with 1,000 samples of the test sentences.
 """
 
@@ -23,7 +23,7 @@ COLUMNS = ("model", "BLEU", "change", "p", "chrF2")
 
 
 def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[float | None]:
-    """Of each model, how probable so large a difference to the first is by chance.
+    """For each model, how probable so large a difference from the first one is by chance.
 
     None for the first, and for one with the same translations.
     """

@@ -1,9 +1,9 @@
-"""Articles and their highlights out of the .story files of CNN and Daily Mail.
+"""Read articles and their highlights from the .story files of CNN and Daily Mail.
 
 stories.py text cnn_stories.tgz dailymail_stories.tgz all_train.txt all_val.txt all_test.txt
 
-The splits and the reading of a story are those of See, Liu, Manning (2017), "Get To The Point",
-github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
+The splits and the parsing of a story follow See, Liu, Manning (2017), "Get To The Point",
+github.com/abisee/cnn-dailymail, except that the text keeps its capitals.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from archives import DAMAGED
 from messages import one_sentence, text_files, write_line
 
 HIGHLIGHT = "@highlight"
-# A line that ends otherwise, such as the caption of a picture, has lost its full stop
+# A line that ends otherwise, such as a caption, has lost its full stop
 LAST_OF_SENTENCE = tuple(".!?'`\")\u2019\u201d")
 SUFFIXES = ("article", "summary", "story")
 
 
 def parse_story(text: str) -> tuple[str, str]:
-    """Article, and the sentences after each ``@highlight`` between marks, as OpenNMT writes them."""
+    """The article, and its highlights between ``<t>`` and ``</t>``, as OpenNMT writes them."""
     article: list[str] = []
     highlights: list[str] = []
     place = article
@@ -39,9 +39,9 @@ def parse_story(text: str) -> tuple[str, str]:
 
 
 def stories_of(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the name, without ``.story``, and the content of each story of an archive."""
+    """Yield the name, without ``.story``, and the content of each story in an archive."""
     try:
-        # Unpacked by gzip, which says when its end is missing; tarfile takes it for the last story
+        # gzip reports that the end of a file is missing; tarfile takes that for the last story
         with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as opened:
             for entry in opened:
                 name = entry.name.rpartition("/")[2]
@@ -53,16 +53,15 @@ def stories_of(archive: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def names_of(urls: Path) -> list[str]:
-    """The stories of a list of addresses: the SHA-1 of each, in hexadecimal digits."""
+    """The names of the stories in a list of addresses: the hexadecimal SHA-1 of each address."""
     addresses = (line.strip() for line in urls.read_bytes().split(b"\n"))
     return [hashlib.sha1(line, usedforsecurity=False).hexdigest() for line in addresses if line]
 
 
 def write_split(stories: Mapping[str, str], names: Sequence[str], prefix: Path) -> int:
-    """Write PREFIX.article, PREFIX.summary and PREFIX.story, the names; how many were written.
+    """Write PREFIX.article, PREFIX.summary and PREFIX.story (the names); return how many.
 
-    Stories without an article or without highlights are left out, as See et al. leave them out
-    of training.
+    Stories without an article or highlights are left out, as See et al. do in training.
     """
     written = 0
     with text_files(prefix, SUFFIXES) as outs:
@@ -75,7 +74,7 @@ def write_split(stories: Mapping[str, str], names: Sequence[str], prefix: Path) 
 
 
 def write_splits(folder: Path, archives: Sequence[Path], lists: dict[str, Path]) -> Iterator[str]:
-    """Write every split, of a list of addresses each; yield a line on each."""
+    """Write every split from its list of addresses; yield a line on each."""
     names = {split: names_of(urls) for split, urls in lists.items()}
     wanted = {name for some in names.values() for name in some}
     stories: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Training, validation and test pairs out of OPUS's OpenSubtitles."""
+"""Read training, validation and test pairs from OPUS's OpenSubtitles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Links = dict[bytes, float]
 
 
 def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
-    """Yield, for each pair of subtitle files, the relative overlap in time of its links.
+    """Yield each pair of subtitle files with the relative overlap in time of its links.
 
-    OPUS's gzipped XCES file names sentences as ``"1 2;3"``.
+    A link is named as in OPUS's gzipped XCES file, such as ``"1 2;3"``.
     """
     documents: tuple[bytes, bytes] | None = None
     links: Links = {}
@@ -46,7 +46,7 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
 
 
 def aligned_in_time(ids: Path, alignment: Path) -> Iterator[tuple[int, int]]:
-    """Yield (line, number of its film) of pairs that overlap enough, by OPUS's file of ids."""
+    """Yield (line, number of its film) of pairs that overlap enough, from OPUS's file of ids."""
     groups = overlaps(alignment)
     documents: tuple[bytes, bytes] | None = None
     links: Links = {}
@@ -69,7 +69,7 @@ def aligned_in_time(ids: Path, alignment: Path) -> Iterator[tuple[int, int]]:
 def write_subtitles(
     archives: Sequence[Path], languages: Sequence[str], folder: Path, sizes: dict[str, int]
 ) -> list[str]:
-    """Write splits of so many pairs that overlap in time; returns what was done, in lines."""
+    """Write splits of the given sizes from pairs that overlap in time; return lines on them."""
     moses, alignment = archives
     stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
     with tempfile.TemporaryDirectory(dir=folder) as name:
@@ -91,7 +91,7 @@ def write_subtitles(
 
 
 def assign(lines: Sequence[int], films: Sequence[int], sizes: dict[str, int]) -> dict[int, str]:
-    """Say which line goes to which split; films of validation and test lend no pair to another."""
+    """The split of each chosen line; films in validation or test give no pairs to another split."""
     source = random.Random(SEED)
     pairs_of = Counter(films)
     order = list(pairs_of)

@@ -1,8 +1,8 @@
-"""The models of the recipes for summaries: a name to the options of fairseq-train that make it.
+"""The models of the recipes for summaries: from names to options of fairseq-train.
 
 summary_models.py name sparse-tl                             # sparse-tl:sparsemax
-summary_models.py known 'the mapping' sparse-tl:entmax15     # fails where the package knows none such
-summary_models.py options sparse-tl:entmax15 4 0             # of 4 layers each, data without markers
+summary_models.py known 'the mapping' sparse-tl:entmax15     # fails if the package does not know it
+summary_models.py options sparse-tl:entmax15 4 0             # 4 layers each, data without markers
 
 Names, options and mappings are those of Baan et al. (2019), section 6.2, and of Niculae and
 Blondel (2017), section 4.3.
@@ -16,7 +16,7 @@ from environment import require_mapping
 from messages import UsageError, one_sentence
 
 COPYING = ("--arch", "entmax_copy_transformer_opennmt", "--criterion", "copy_cross_entropy")
-# The same Transformer, as fairseq's without copying has to be told to be
+# The same Transformer without copying, for which fairseq has no architecture
 PLAIN = (
     *("--arch", "entmax_transformer", "--share-all-embeddings"),
     *("--encoder-normalize-before", "--decoder-normalize-before"),
@@ -31,7 +31,7 @@ SPARSE = ("sparse-enc", "sparse-tl", "sparse-ch", "sparse-all")
 
 
 def canonical(word: str) -> str:
-    """The whole name of a model; a sparse one whose name has no mapping is of sparsemax."""
+    """The full name of a model; a sparse one without a mapping in its name uses sparsemax."""
     name, colon, mapping = word.partition(":")
     if (name == BASELINE and not colon) or (name == CROSS and mapping):
         return word
@@ -44,7 +44,7 @@ def canonical(word: str) -> str:
 
 
 def mappings_of(name: str, mapping: str, layers: int) -> tuple[str, ...]:
-    """The options that say where a model that copies is sparse."""
+    """The options for the attention in which a model that copies is sparse."""
     if name == BASELINE:
         return "--attn-mapping", "softmax"
     if name == "sparse-enc":
@@ -61,7 +61,7 @@ def mappings_of(name: str, mapping: str, layers: int) -> tuple[str, ...]:
 
 
 def options_of(model: str, layers: int, markers: int) -> tuple[str, ...]:
-    """The options of fairseq-train; markers are the data's numbers for words outside the vocabulary."""
+    """The options of fairseq-train; `markers` of the data stand for words outside the vocabulary."""
     name, _, mapping = model.partition(":")
     sizes = ("--encoder-layers", f"{layers}", "--decoder-layers", f"{layers}")
     if name != CROSS:

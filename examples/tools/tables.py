@@ -1,4 +1,4 @@
-"""Print a table, whose columns are separated by tabs, for people.
+"""Print a tab-separated table in aligned columns.
 
 tables.py scores.tsv
 """

@@ -1,9 +1,9 @@
-"""The course of a training, from what fairseq-train logged.
+"""Read the course of a training from fairseq-train's log.
 
-training_logs.py runs/a/train.log runs/b/train.log     # how many updates they made, together
+training_logs.py runs/a/train.log runs/b/train.log     # prints their total number of updates
 
-A training that was stopped and went on logs some epochs twice, or part of them: of what the log says
-twice, the last holds.
+A training that was stopped and resumed logs some epochs, or parts of them, twice: the last entry
+counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from messages import one_sentence
 
-# "valid | epoch 001 | ... | loss 5.1 | num_updates 100", and behind some updates
+# "valid | epoch 001 | ... | loss 5.1 | num_updates 100", and after some updates
 # "train_inner | epoch 001:  50 / 100 loss=1.5, num_updates=50"
 LINE = re.compile(r"\| (train|valid|train_inner) \| (epoch .*)$")
 VALUE = re.compile(r"(\w+)[ =]([^\s=]+)$")
@@ -25,7 +25,7 @@ PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
 class Epoch(NamedTuple):
-    """A validation: epochs from 1, updates until then, losses in bits (None where the log has no end)."""
+    """A validation: epoch (from 1), updates so far, losses in bits (None if the log lacks it)."""
 
     epoch: int
     updates: int
@@ -35,7 +35,7 @@ class Epoch(NamedTuple):
 
 
 class Course(NamedTuple):
-    """A training from its begin to its end, and whether patience ended it."""
+    """A training from beginning to end, and whether patience ended it."""
 
     epochs: tuple[Epoch, ...]
     by_patience: bool
@@ -46,7 +46,7 @@ class Course(NamedTuple):
 
 
 def _logged(log: str, *kinds: str) -> dict[int, dict[str, str]]:
-    """What the lines of these kinds say, by the number of updates until then."""
+    """The values in lines of these kinds, by the number of updates so far."""
     found: dict[int, dict[str, str]] = {}
     for line in log.splitlines():
         match = LINE.search(line)
@@ -56,14 +56,14 @@ def _logged(log: str, *kinds: str) -> dict[int, dict[str, str]]:
         values = {pair[1]: pair[2] for pair in pairs if pair}
         if values.get("num_updates", "").isdigit():
             updates = int(values["num_updates"])
-            # A training that goes on from an earlier point makes anew all that was behind it
+            # A training resumed from an earlier point repeats all updates after that point
             found = {number: one for number, one in found.items() if number < updates}
             found[updates] = values
     return found
 
 
 def read_course(path: Path) -> Course:
-    """Read a log; one without a validation is a ``ValueError``."""
+    """Read a log; raise ``ValueError`` if it has no validation."""
     log = path.read_text("utf-8", "replace")
     train = _logged(log, "train")
     epochs = []
@@ -77,7 +77,7 @@ def read_course(path: Path) -> Course:
 
 
 def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
-    """How many heads of each attention were open after how many updates, at most so many points."""
+    """The number of open heads of each attention by updates, in at most `most` points."""
     points, log = [], path.read_text("utf-8", "replace")
     for updates, values in _logged(log, "valid", "train_inner").items():
         names = [name for name in values if name.startswith(HEADS_OPEN)]

@@ -1,4 +1,4 @@
-"""What fairseq-generate and sacrebleu write, read for the tables and files of a recipe.
+"""Read what fairseq-generate and sacrebleu write, for the tables and files of a recipe.
 
 translations.py generate-test.txt text/test.en > test.hyp    # in the order of the test set
 """
@@ -20,7 +20,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def ordered_hypotheses(generated: Path, references: Path) -> list[str]:
-    """The translations in the order of the test set; fairseq-generate writes them by length."""
+    """The translations in the order of the test set; fairseq-generate sorts them by length."""
     found = (HYPOTHESIS.fullmatch(line) for line in lines_of(generated))
     numbered = sorted((int(match[1]), match[2]) for match in found if match)
     expected = len(lines_of(references))

@@ -1,4 +1,4 @@
-"""Words: cut text into them for training, and put translations together again.
+"""Tokenise text for training, and detokenise translations.
 
 words.py cut text/train tok/train de en --max-words 250 --workers 8
 words.py cut text/train tok/train article summary --speech en --keep '<t>' --first 400 100
@@ -26,7 +26,7 @@ CHUNK = 2000  # sentences that a worker takes at a time
 
 @functools.cache
 def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
-    """From a sentence to its words by sacremoses, nothing escaped."""
+    """A function that tokenises a sentence with sacremoses, without escaping."""
     from sacremoses import MosesTokenizer
 
     tokenize = MosesTokenizer(lang=language).tokenize
@@ -35,7 +35,7 @@ def cutter(language: str, keep: tuple[str, ...] = ()) -> Callable[[str], str]:
 
 
 class Cut(NamedTuple):
-    """How sides become words: `first` are those that are taken of each, `keep` texts that stay whole."""
+    """How sides are tokenised: `first` words of each are taken; texts in `keep` are not split."""
 
     languages: tuple[str, ...]
     keep: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Cut(NamedTuple):
 
 
 def pooled(cut: Cut, pairs: Iterator[tuple[str, ...]], workers: int) -> Iterator[list[str]]:
-    """Yield the words of each pair; some at a time, so a large corpus is never in memory."""
+    """Yield the words of each pair, in chunks, so that a large corpus is never in memory."""
     with Pool(workers) as pool:
         while some := list(islice(pairs, 4 * workers * CHUNK)):
             yield from pool.map(cut.words, some, CHUNK)
@@ -65,7 +65,7 @@ def pooled(cut: Cut, pairs: Iterator[tuple[str, ...]], workers: int) -> Iterator
 def cut_files(
     source: str, target: str, sides: tuple[str, ...], cut: Cut, most: int | None, workers: int
 ) -> tuple[int, int]:
-    """Cut SOURCE.side into TARGET.side; how many pairs were written, and left out as empty or longer."""
+    """Tokenise SOURCE.side to TARGET.side; return the numbers of pairs written and left out."""
     written = left_out = 0
     with text_files(source, sides, "r") as files, text_files(target, sides) as outs:
         lines = (tuple(line.rstrip("\n") for line in pair) for pair in zip(*files, strict=True))
