@@ -1,6 +1,6 @@
-"""Parts of the models: attention, its gates, and the layers that get it. Needs fairseq."""
+"""Attention modules, head gates, and the functions that put them into a model. Needs fairseq."""
 
-# First, for its message where there is no fairseq
+# Imported first: it raises a helpful error if fairseq is missing
 from fairseq_entmax import compat as compat
 from fairseq_entmax.attention.base import Heads
 from fairseq_entmax.attention.gates import GATES, Gate, HardConcreteGate, register_gate

@@ -1,4 +1,4 @@
-"""What an attention is made of: its projections, heads, mapping and gates."""
+"""The parts of an attention module: projections, heads, mapping and gates."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Heads:
     """The heads of one attention in one layer."""
 
     number: int
-    mapping: Mapping | None  # None where there are no heads
+    mapping: Mapping | None  # None if there are no heads
     gate: Gate | None = None
 
 
 class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
-    """fairseq's multihead attention with other heads, which does not attend yet."""
+    """Base class: fairseq's multihead attention with other heads, but no forward pass for them."""
 
-    # Linear layers; what stands in for them where there are no heads
+    # Linear layers, or their stand-ins if there are no heads
     q_proj: Any
     k_proj: Any
     v_proj: Any
@@ -57,15 +57,15 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         q_noise: float = 0.0,
         qn_block_size: int = 8,
     ) -> AttentionWithHeads:
-        """An attention with all that one of fairseq's has, which is not to be used any more."""
+        """Make an attention that takes over all of ``stock``, which must not be used afterwards."""
         attention = cls.__new__(cls)
-        # All that its constructor made, whichever arguments this fairseq's has
+        # Everything that its constructor made, whatever arguments it takes in this fairseq
         attention.__dict__.update(stock.__dict__)
         attention._take(heads, q_noise, qn_block_size)
         return attention
 
     def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
-        """Have these heads, in the place of as many or more."""
+        """Replace the present heads by these, which are as many or fewer."""
         if self.bias_k is not None or self.add_zero_attn:
             raise ValueError(
                 "add_bias_kv and add_zero_attn give an attention a key that is no word: leave them out"
@@ -90,15 +90,15 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         self.skip_embed_dim_check = True
 
     def scriptable_form(self) -> FairseqMultiheadAttention:
-        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference."""
+        """Attention with these parameters for inference by ``torch.jit.script`` and ONNX."""
         return with_constants(self, super().scriptable_form())
 
     @contextmanager
     def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
-        """Call ``observer`` with the weights of each call while this is open.
+        """Call ``observer`` with the attention weights of each call within the block.
 
         They are ``(batch, heads, queries, keys)``, before dropout and gates, float32 (float64 for
-        a float64 model). Kernels that never hold weights stand back meanwhile.
+        a float64 model). Kernels that never hold the weights are not used meanwhile.
         """
         self._observers.append(observer)
         try:
@@ -107,12 +107,12 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             self._observers.remove(observer)
 
     def queries(self, query: Tensor) -> Tensor:
-        """Queries ``(queries, batch, width of the heads)``, for a kernel in the place of the mapping."""
+        """Queries ``(queries, batch, width of the heads)`` for a kernel, times the mapping's scale."""
         projected, scale = self.q_proj(query), self.query_scale()
         return projected if scale is None else (projected * scale).to(projected.dtype)
 
     def query_scale(self) -> float | Tensor | None:
-        """The mapping's scale of scores as one of queries: a number, ``(width of the heads,)``, or None."""
+        """The mapping's score scale, for queries: a number, ``(width of the heads,)``, or None."""
         mapping: Any = self.mapping
         scale = mapping.score_scale()
         is_of_heads = isinstance(scale, Tensor) and scale.numel() > 1
@@ -121,7 +121,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
     def keys_and_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Keys and values ``(keys, batch, width of the heads)`` of what fairseq makes them of."""
+        """Keys and values ``(keys, batch, width of the heads)``, projected as in fairseq."""
         if self.self_attention:
             key = value = query
         elif self.encoder_decoder_attention:
@@ -129,13 +129,13 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         return self.k_proj(key), self.v_proj(value)
 
     def is_observed(self) -> bool:
-        """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
+        """Whether anything, such as a torch hook, sees the weights or has changed the mapping."""
         mapping: Any = self.mapping
         is_hooked = self._observers or compat.has_global_hooks()
         return bool(is_hooked) or not mapping.epsilon_holds()
 
     def output(self, heads: Tensor) -> Tensor:
-        """Gate heads side by side, ``(queries, batch, width)``, and project them to ``embed_dim``."""
+        """Gate concatenated heads ``(queries, batch, width)`` and project them to ``embed_dim``."""
         gate = self.gate
         if gate is not None:
             apart = heads.unflatten(2, (self.num_heads, -1))
@@ -145,11 +145,11 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Keep the present value of what the mapping learns where a checkpoint lacks it."""
+        """Keep the present parameters of the mapping that a checkpoint lacks."""
         if isinstance(self.mapping, PerHeadMapping):
             self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
         if self.mapping is not None:
-            # What is filled in is stored by our own factor
+            # First, because the values filled in below are already stored by our own factor
             self.mapping.convert(state_dict, f"{prefix}mapping.")
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)

@@ -1,7 +1,7 @@
-"""The two ways that go through fairseq's own forward pass: all of it, and up to the scores.
+"""The two ways to attend by fairseq's own forward pass: all of it, or only up to the scores.
 
-The explicit product leaves the projections to it, with the masks, the cache of a search and its
-reordering, so that these are fairseq's in every release. The other ways project by the same modules.
+The explicit product leaves projections, masks, the cache of a search and its reordering to that
+pass, so that they are fairseq's in every release. The other ways use the same projection modules.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from fairseq_entmax.mappings.strengths import in_full_precision
 
 
 def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
-    """All of softmax attention, to the bit; None where fairseq would do less, or something else.
+    """fairseq's own softmax attention, to the bit; None if it cannot do what is asked for.
 
-    It has no gates, gives NaN to a query without keys, and reads the weights of projections.
+    It has no gates, gives NaN for a query without keys, and bypasses the projection modules.
     """
     assert attention.mapping is not None
     if not attention.mapping.is_softmax or request.before_softmax or request.need_head_weights:
         return None
-    # Its softmax of a step, and of cross-attention, is in float32, and the latter of a training slow
+    # In decoding and in cross-attention its softmax is in float32, too coarse for float64
     in_a_step = request.incremental_state is not None
     if (in_a_step or request.static_kv) and request.query.dtype == torch.float64:
         return None
+    # Its cross-attention is slow in training
     if request.static_kv and attention.training and not in_a_step:
         return None
     projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj)
@@ -54,7 +55,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
 
 
 def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
-    """Scores, the mapping itself and a sum of values: for whatever is asked."""
+    """Compute scores, the mapping and the weighted sum of values; answers every request."""
     if request.incremental_state is not None:
         decoding_step.as_fairseq_reads(attention, request.incremental_state)
     up_to_scores = request._replace(before_softmax=True, need_head_weights=False)
@@ -70,12 +71,12 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     heads = weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
     output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
-        # As a result of the layer, which --checkpoint-activations gives gradients
+        # Returned by the layer, so that they get gradients with --checkpoint-activations
         scores = attention.mapping.scaled(in_full)
         probs = torch.cat([probs, scores[:, list(attention.scores_of)]], 1)
     return output, request.select_weights(probs)
 
 
 def _is_changed(projection: Any) -> bool:
-    """Whether a projection is more, or other, than its weights."""
+    """Whether a projection has hooks, or a weight that is not a plain parameter."""
     return has_hook(projection) or not isinstance(projection.weight, nn.Parameter)

@@ -1,12 +1,12 @@
-"""A generator and a copy of the source, mixed in log space.
+"""A mixture of a generator and a copy of the source, in log space.
 
     p(w) = g generator(w) + (1 - g) sum of the copy's weights at source words that are w
 
-A pointer-generator (See, Liu and Manning 2017, equation 9; Gehrmann et al. 2018 for the
-Transformer). The vocabulary has V words; behind them may stand M markers, which the generator
-cannot say and the copy can: words of the source that the vocabulary lacks. A sparse copy gives a
-word exactly zero, so logarithms are taken only where the sum is positive, and no probability is
-clamped. Beside the logits nothing here is as wide as the vocabulary but what is asked for.
+This is a pointer-generator (See, Liu and Manning 2017, equation 9; Gehrmann et al. 2018 for the
+Transformer). The vocabulary has V words. M markers may follow, for source words that it lacks: the
+copy can produce them, the generator cannot. A sparse copy can give a word exactly zero, so
+logarithms are taken only of positive sums, and no probability is clamped. The loss makes no tensor
+as large as the logits but their gradient.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Beyond it the exponential of a float32 is not finite any more, with room for sums
+# Larger exponents may overflow, in sums of exponentials at least; 80 for float32
 _MOST_EXPONENT = {torch.float64: 690.0}
-_ROWS_AT_ONCE = 2**22  # numbers of logits that are widened to float32 at once
+_ROWS_AT_ONCE = 2**22  # logits that are converted to float32 at once
 
 
 class CopyParts(NamedTuple):
-    """What a decoder that copies gives beside the generator's logits."""
+    """What a decoder that copies returns besides the generator's logits."""
 
     switch: Tensor  # (batch, target), the logit of g
     weights: Tensor  # (batch, target, source), the distribution of the copy
-    source: Tensor  # (batch, source), the words; markers are V and more
+    source: Tensor  # (batch, source), indices of words; markers are V and above
     head_weights: Tensor | None = None  # (heads, batch, target, source), whose mean is weights
-    head_scores: Tensor | None = None  # what they come from, -inf at padding; where asked for
+    head_scores: Tensor | None = None  # scores of these weights, -inf at padding; if requested
 
 
 class MixtureLoss(NamedTuple):
-    """Of the mixture, for each word of the target; each ``(batch, target)``."""
+    """The loss of the mixture at each target word; every field is ``(batch, target)``."""
 
-    nll: Tensor  # -log p(target); 0 where it is not reachable
-    smooth: Tensor | None  # the sum of -log p(w) over the vocabulary's V words, where asked for
+    nll: Tensor  # -log p(target); 0 if the target is not reachable
+    smooth: Tensor | None  # the sum of -log p(w) over the vocabulary's V words, if requested
     reachable: Tensor  # whether p(target) > 0
     copied: Tensor  # the copy's probability of the target word
 
@@ -62,11 +62,11 @@ class _LogMix(torch.autograd.Function):
 
 
 def log_mix(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """log(exp(a) + exp(b) c), with gradients of all three, also where a = -inf or c = 0.
+    """log(exp(a) + exp(b) c), with gradients of all three, even at a = -inf or c = 0.
 
-    ``a`` <= 0 is the log of the generator's part, -inf where it has none; ``b`` <= 0, finite, that of
-    the copy's share; ``c`` >= 0 the copy's probability. Where both parts are 0 the result is -inf, with
-    gradient 0.
+    ``a`` <= 0 is the log of the generator's part, -inf if it has none; ``b`` <= 0, finite, is that
+    of the copy's share; ``c`` >= 0 is the copy's probability. If both parts are 0, the result is
+    -inf, with gradient 0.
     """
     mixed: Tensor = _LogMix.apply(*torch.broadcast_tensors(a, b, c))
     return mixed
@@ -76,12 +76,12 @@ def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     """Sum weights ``(batch, target, source)`` over the positions of equal words ``(batch, source)``.
 
     Returns:
-        At each position the sum of its word; and ``(batch, source)``, true at one position of each.
+        At each position the sum of its word; and ``(batch, source)``, true once for each word.
     """
     order = source.argsort(dim=1)
     ordered = source.gather(1, order)
     is_new = functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
-    # Of each position the number of its word among the words of the sentence
+    # For each position, the number of its word among the distinct words of the sentence
     word = torch.empty_like(order).scatter_(1, order, is_new.cumsum(1) - 1)
     is_one = torch.empty_like(is_new).scatter_(1, order, is_new)
     index = word[:, None, :].expand_as(weights)
@@ -90,11 +90,11 @@ def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tensor:
-    """The log probabilities of all V + M words, -inf at markers that the copy gives no weight.
+    """The log probabilities of all V + M words, -inf at markers to which the copy gives no weight.
 
     Args:
-        logits: ``(batch, target, V)``, the generator's, of any floating dtype.
-        parts: the copy's.
+        logits: ``(batch, target, V)``, of the generator, of any floating dtype.
+        parts: those of the copy.
         num_words: V + M, markers included.
 
     Returns:
@@ -113,7 +113,7 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
 
 
 class _Scattered(torch.autograd.Function):
-    """``scatter`` of values that are equal where their places are, one of which gets gradients."""
+    """``scatter`` of values that are equal at equal indices; only one of them gets a gradient."""
 
     @staticmethod
     def forward(ctx: Any, base: Tensor, index: Tensor, values: Tensor, is_one: Tensor) -> Tensor:
@@ -129,13 +129,13 @@ class _Scattered(torch.autograd.Function):
 def mixture_loss(
     logits: Tensor, parts: CopyParts, target: Tensor, with_smooth: bool = False
 ) -> MixtureLoss:
-    """What a loss needs of the mixture, in float32 at least, without its probabilities of all words.
+    """What a loss needs of the mixture, in float32 at least, without probabilities of all words.
 
     Args:
-        logits: ``(batch, target, V)``, the generator's, of any floating dtype.
-        parts: the copy's.
-        target: ``(batch, target)``, words; markers are V and more.
-        with_smooth: whether to sum over the vocabulary as well.
+        logits: ``(batch, target, V)``, of the generator, of any floating dtype.
+        parts: those of the copy.
+        target: ``(batch, target)``, indices of words; markers are V and above.
+        with_smooth: whether to compute the sum over the vocabulary as well.
     """
     num_words = logits.size(-1)
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
@@ -165,7 +165,7 @@ def mixture_loss(
 
 
 class _PickedLogSoftmax(torch.autograd.Function):
-    """A log-softmax at some words and its sum, with the gradient as the one tensor of its size."""
+    """A log-softmax at some words, and its sum; only the gradient is as large as the logits."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, index: Tensor, with_sum: bool) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,8 @@
-"""A step of decoding: one query of each hypothesis, and the cache that earlier steps left.
+"""A decoding step: one query per hypothesis, and the cache of earlier steps.
 
-fairseq's attention concatenates the cache anew in each step, and selects from it where hypotheses
-change their order. Here keys and values stay where they were written, and one call of a kernel does
-the rest, where there is a kernel. What reads the cache finds it in fairseq's form all the same.
+fairseq's attention concatenates the cache anew in each step, and copies it when hypotheses change
+their order. Here keys and values stay where they were written, and one call of a kernel, if there
+is one, does the rest. Code that reads the cache still finds it in fairseq's form.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 
 State = dict[str, dict[str, Any]]
 
-# fairseq's name
+# fairseq's name of the cache
 _STATE = "attn_state"
 
 
 def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
-    """One query of each hypothesis; None where there is no kernel, or more is asked for."""
+    """Attend with one query per hypothesis; None if there is no kernel, or more is asked for."""
     if request.incremental_state is None or request.attn_mask is not None:
         return None
     asks_scores = request.before_softmax or (request.need_head_weights and attention.scores_of)
@@ -44,7 +44,7 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
 def _heads_and_probs(
     attention: AttentionWithHeads, request: Request, state: State
 ) -> tuple[Tensor, Tensor | None] | None:
-    """The heads side by side and their weights, in one call of a kernel; None changes nothing."""
+    """The concatenated heads and their weights by one kernel call, or None with nothing changed."""
     query = request.query
     step = None if _asks_more(attention, request) else kernels.step_for(query)
     cache = None if step is None else _cache_of(attention, request, state)
@@ -59,14 +59,14 @@ def _heads_and_probs(
 
 
 def as_fairseq_reads(attention: AttentionWithHeads, state: State) -> None:
-    """Give the cache of an attention the form that fairseq's own writes to."""
+    """Convert the cache of an attention to the form that fairseq's attention writes to."""
     cache: Any = attention.get_incremental_state(state, _STATE)
     if isinstance(cache, Cache):
         attention.set_incremental_state(state, _STATE, {PADDING: None, **cache})
 
 
 def reorder(attention: AttentionWithHeads, state: State | None, new_order: Tensor) -> bool:
-    """Select hypotheses, if they have a cache of this module's."""
+    """Reorder the hypotheses of a cache of this module; return whether there was one."""
     cache: Any = attention.get_incremental_state(state, _STATE)
     if not isinstance(cache, Cache):
         return False
@@ -75,7 +75,7 @@ def reorder(attention: AttentionWithHeads, state: State | None, new_order: Tenso
 
 
 def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
-    """Whether more is asked for than the kernel in C does, in float32 on a CPU."""
+    """Whether the request is for more than the C kernel, which does float32 on a CPU, offers."""
     query, dropout = request.query, attention.dropout_module
     if attention.self_attention:
         is_other = request.key_padding_mask is not None
@@ -94,9 +94,9 @@ def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
 
 
 def _cache_of(attention: AttentionWithHeads, request: Request, state: State) -> Cache | None:
-    """What earlier steps left, or the first one makes; None where they went fairseq's way.
+    """The cache of earlier steps, or a new one in the first; None if they used fairseq's.
 
-    Epsilon, alpha - 1, is worked out once a search, in which nothing learns.
+    Epsilon, alpha - 1, is computed once per search, during which nothing learns.
     """
     found: Any = attention.get_incremental_state(state, _STATE)
     if found:
@@ -119,7 +119,7 @@ def _cache_of(attention: AttentionWithHeads, request: Request, state: State) -> 
 def _of_source(
     attention: AttentionWithHeads, hypotheses: int, request: Request, epsilon: Tensor
 ) -> SourceCache | None:
-    """A cache of sources; those that are the same, as of a beam, are projected once."""
+    """A new cache of sources; equal neighbours, such as those of a beam, are projected once."""
     key, padding = request.key, request.key_padding_mask
     rows = 0 if key is None else key.size(1)
     if key is None or not rows or hypotheses % rows:
@@ -130,12 +130,12 @@ def _of_source(
         is_again &= (padding[1:] == padding[:-1]).all(1)
     is_first = torch.cat([is_again.new_ones(1), ~is_again])
     origins = (is_first.cumsum(0) - 1).to(torch.int32).repeat_interleave(hypotheses // rows)
-    # Rows of a head side by side
+    # Contiguous, with the rows of a head next to each other
     keys, values = (
         split_heads(projected, attention.num_heads).contiguous()
         for projected in attention.keys_and_values(request.query, key[:, is_first], None)
     )
     padding = None if padding is None else padding[is_first].float()
-    # As fairseq has it, once the size of the beam is set
+    # As many per entry as in fairseq's cache, once the beam size is set
     beam = attention.beam_size if rows == hypotheses else hypotheses // rows
     return SourceCache(keys, values, epsilon, padding, origins, beam)

@@ -1,4 +1,4 @@
-"""The whole of attention as one function, without scores in memory, where there is one for it."""
+"""Attention as one fused function that never stores the scores, where there is such a function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairseq_entmax.mappings.base import has_hook
 
 
 def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
-    """The output for whole sequences; None where parts are apart, or weights are asked for."""
+    """The output of whole sequences; None in decoding, if weights are wanted, or no kernel fits."""
     if (
         request.incremental_state is not None
         or request.key is None
@@ -35,7 +35,7 @@ def attend(attention: AttentionWithHeads, request: Request) -> Answer | None:
 
 @outside_graphs
 def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tensor | None:
-    """The heads side by side, ``(queries, batch, width)``."""
+    """The concatenated heads ``(queries, batch, width)``, or None if no function fits."""
     query, attn_mask, padding = request.query, request.attn_mask, request.key_padding_mask
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
@@ -46,10 +46,10 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
     mapping = attention.mapping
     assert mapping is not None
     if mapping.score_scale() is not None and not masks.leave_each_query_a_key(None, attn_mask):
-        return None  # numbers that a mask adds, which the mapping scales, too
+        return None  # the mapping scales the numbers that a mask adds too
     settings: dict[str, Any] = {"dropout": dropout.p} if drops else {}
     if mapping.is_softmax:
-        # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
+        # For training cross-attention, gates, fewer heads or a temperature; fairseq does the rest
         function: Any = softmax_attention
         if not masks.leave_each_query_a_key(padding, attn_mask):
             return None
@@ -61,10 +61,10 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         if function is None:
             return None
         if drops:
-            # Of torch's generator, which is set back where activations are computed again
+            # From torch's generator, whose state is restored when activations are recomputed
             settings["seed"] = new_seed()
     if padding is not None:
-        # fairseq's way to say that there is none has no dimensions
+        # fairseq may pass a mask without dimensions for no padding
         padding = padding.to(torch.bool) if padding.dim() else None
     causal = masks.hides_future_alone(attn_mask)
     output: Tensor = function(
@@ -81,24 +81,24 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
 
 
 def _is_changed(dropout: Any) -> bool:
-    """Whether it is another module than fairseq's, or somebody sees what it is given."""
+    """Whether dropout is not fairseq's own module, or is overridden or hooked."""
     return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or has_hook(dropout)
 
 
 def softmax_attention(
     query: Tensor, key: Tensor, value: Tensor, heads: int, **settings: Any
 ) -> Tensor:
-    """``softmax(scale query key^T + masks) value`` by torch, of queries that each see a key.
+    """``softmax(scale query key^T + masks) value`` by torch, if every query sees a key.
 
-    Arguments are those of :func:`fairseq_entmax.kernels.attention.attention`; dropout is by torch's
-    generator.
+    Arguments are those of :func:`fairseq_entmax.kernels.attention.attention`; dropout uses
+    torch's generator.
     """
     padding, mask, causal, scale, dropout, _ = ScoreSettings(**settings)
     mask = None if mask is None else mask.to(query.dtype)
     if padding is not None:
         if causal:
             queries, keys = len(query), len(key)
-            # -inf above the diagonal, as fairseq's mask
+            # -inf above the diagonal, like fairseq's mask
             mask = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
             causal = False
         padded = query.new_zeros(padding.shape).masked_fill(padding, -torch.inf)[:, None, None]

@@ -1,6 +1,6 @@
-"""Gates on heads: what every gate is, which the penalty and pruning know alone, and hard-concrete ones.
+"""Head gates: the base class, which is all that penalty and pruning use, and hard-concrete ones.
 
-A gate is a number in [0, 1] for each head, learned, often exactly 0 or 1.
+A gate is a learned number in [0, 1] for each head, often exactly 0 or 1.
 
 Sources: Louizos, Welling, Kingma 2018, *Learning Sparse Neural Networks through L0
 Regularization*; Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 6.
@@ -26,50 +26,49 @@ STRETCH = (-0.1, 1.1)
 INIT = 2.5
 LR_FACTOR = 10.0
 
-# What the numbers above may be. Within these limits, in every combination, gates, penalty and
-# their gradients are finite in float32, and the penalty's gradient at the start is not zero.
-# - A draw has a gradient where it is strictly between 0 and 1, which at 0.01 is about one in 100.
+# Limits of the numbers above. Within them, in every combination, the gates, the penalty and their
+# gradients are finite in float32, and the penalty's gradient at the start is not zero.
+# - A draw has a gradient only strictly between 0 and 1: at temperature 0.01 about one draw in 100.
 LOWEST_TEMPERATURE = 0.01
-# - The less it goes beyond 0 and 1, the rarer is an exact 0 or 1; from 5 beyond, nearly every
-#   draw is one.
+# - The less the stretch goes beyond 0 and 1, the rarer is an exact 0 or 1; from 5 beyond, nearly
+#   every draw is exactly 0 or 1.
 LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
-# - P(g != 0) = sigmoid(log a - shift) rounds to 1 in float32, with the gradient 0, from 16.6 on;
-#   within the limits above the shift is as low as -6.4.
+# - P(g != 0) = sigmoid(log a - shift) rounds to 1 in float32, with gradient 0, once log a - shift
+#   reaches 16.6; within the limits above the shift is as low as -6.4.
 MOST_INIT = 10.0
 
 
 class Gate(nn.Module):
-    """One gate for each head of one attention: a number in [0, 1], by a learned ``log a``.
+    """One gate for each head of one attention: a number in [0, 1], from a learned ``log a``.
 
-    A subclass writes :meth:`sample`, :meth:`without_noise` and :meth:`probability_open`, each of which
-    ends with :meth:`with_decisions`; and :meth:`score`, where heads are to be kept by another order.
-    A gate can be decided, by :meth:`decide`: it is then exactly 0 or 1, in training too, and gets
-    no gradient. A protected head has the gate 1, whatever is drawn or decided.
+    A subclass defines :meth:`sample`, :meth:`without_noise` and :meth:`probability_open`, which all
+    end with :meth:`with_decisions`, and :meth:`score` if it ranks heads by anything else.
+    :meth:`decide` makes a gate exactly 0 or 1, in training too; its gradient is then zero. The gate
+    of a protected head is 1, whatever is drawn or decided.
 
     Args:
         num_heads: number of gates, 1 or more.
-        temperature: beta, how soft a draw is, from 0.01 and below 1.
-        init: ``log a`` at the start, from -10 to 10.
+        temperature: beta, how soft a draw is, at least 0.01 and below 1.
+        init: initial ``log a``, from -10 to 10.
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
-            has some way to go.
-        protected: heads whose gate is 1 for ever, from 0; a checkpoint does not hold it.
+            has a long way to go.
+        protected: heads, counted from 0, whose gate is always 1; not stored in checkpoints.
 
     Raises:
         ValueError: an argument is out of its range.
 
     Attributes:
         weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
-        decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
-        filled: names of the values that the last loaded state dict did not have. They
-            kept their start.
+        decision: ``(num_heads,)``: -1 while the gate is undecided, else 0 or 1.
+        filled: names of values that the last loaded state dict lacked, and that did not change.
     """
 
     weight: nn.Parameter
     decision: Tensor
     _protected: Tensor
-    needs_target = False  # whether it is for a number of heads, and not for a weight of the penalty
-    draws_together = False  # whether one draw is for all layers, so that none can draw anew
+    needs_target = False  # whether it needs a number of heads to keep, not a penalty weight
+    draws_together = False  # whether one draw serves all layers, so that none can redraw
 
     def __init__(
         self,
@@ -86,7 +85,7 @@ class Gate(nn.Module):
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
         self.protected = tuple(protected)
-        # Of numbers, which every way to spread a model over workers can send
+        # uint8, which every way of distributing a model over workers can send
         mask = torch.zeros(num_heads, dtype=torch.uint8)
         mask[list(self.protected)] = 1
         self.register_buffer("_protected", mask, persistent=False)
@@ -94,11 +93,11 @@ class Gate(nn.Module):
         self._uniform: Tensor | None = None
 
     def sample(self) -> Tensor:
-        """The gates of a training pass, ``(num_heads,)``, by :meth:`uniform`."""
+        """The gates of a training pass, ``(num_heads,)``, drawn by :meth:`uniform`."""
         raise NotImplementedError
 
     def without_noise(self) -> Tensor:
-        """The gates as evaluation has them, ``(num_heads,)``."""
+        """The gates in evaluation, ``(num_heads,)``."""
         raise NotImplementedError
 
     def probability_open(self) -> Tensor:
@@ -106,11 +105,11 @@ class Gate(nn.Module):
         raise NotImplementedError
 
     def score(self) -> Tensor:
-        """By what the heads to keep are chosen: ``(num_heads,)``, the largest first; no gradient."""
+        """The score by which heads are kept, largest first: ``(num_heads,)``, without gradient."""
         return self.log_a.detach().masked_fill(self.is_protected, math.inf)
 
     def decide(self, is_open: Tensor | None) -> None:
-        """Set all but protected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
+        """Set unprotected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
         with torch.no_grad():
             if is_open is None:
                 self.decision.fill_(UNDECIDED)
@@ -123,10 +122,10 @@ class Gate(nn.Module):
 
     @classmethod
     def steer(cls, gates: Sequence[Any], number: float, progress: float) -> None:
-        """Called before each pass for the gates of one target, which are of this class.
+        """Prepare the gates that share one target, all of this class, for the next pass.
 
-        ``number`` is how many of their heads are to be open by now, beside protected ones; it falls
-        to the target. ``progress`` rises from 0 to 1 at the decision.
+        ``number`` says how many of their unprotected heads should be open by now; it falls to the
+        target. ``progress`` rises from 0 to 1, which it reaches when the heads are decided.
         """
 
     def forward(self) -> Tensor:
@@ -134,7 +133,7 @@ class Gate(nn.Module):
         return self.sample() if self.training else self.without_noise()
 
     def at_evaluation(self) -> Tensor:
-        """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
+        """The gates in evaluation, ``(num_heads,)``, whatever the mode; no gradient."""
         with torch.no_grad():
             return self.without_noise()
 
@@ -150,15 +149,15 @@ class Gate(nn.Module):
 
     @property
     def log_a(self) -> Tensor:
-        """``(num_heads,)``, float32 (float64 in a float64 module): where each gate stands."""
+        """The learned ``log a``: ``(num_heads,)``, float32 (float64 in a float64 module)."""
         return factors.value_of(self.weight, self.lr_factor)
 
     def use_draw(self, uniform: Tensor | None) -> None:
-        """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""
+        """Set the ``u`` of the next training passes, ``(num_heads,)``; None draws anew in each."""
         self._uniform = uniform
 
     def uniform(self) -> Tensor:
-        """One ``u ~ U(0, 1)`` for each head, that of :meth:`use_draw` if there is one."""
+        """One ``u ~ U(0, 1)`` for each head: that of :meth:`use_draw`, or a new draw."""
         log_a = self.log_a
         return torch.rand_like(log_a) if self._uniform is None else self._uniform.to(log_a)
 
@@ -172,8 +171,8 @@ class Gate(nn.Module):
         return (self.decision != UNDECIDED) | self.is_protected
 
     def with_decisions(self, values: Tensor) -> Tensor:
-        """The values, but 0 or 1 where a gate is decided or protected."""
-        # With a gradient of zero, not none: distributed training waits for every gradient
+        """Replace the values of decided gates by 0 or 1, and of protected gates by 1."""
+        # Their gradient is zero, not missing: distributed training waits for every gradient
         decided = self.decision.to(values.dtype)
         values = torch.where(self.decision == UNDECIDED, values, decided)
         return values.masked_fill(self.is_protected, 1.0) if self.protected else values
@@ -181,9 +180,9 @@ class Gate(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Keep the present gates where a checkpoint has none, and its log a, whatever its factor.
+        """Keep the present gates if a checkpoint has none; else load log a, whatever its factor.
 
-        A checkpoint that does not say its factor is taken to have ours.
+        A checkpoint without a factor is assumed to have ours.
         """
         if prefix + RATIO in state_dict:
             factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
@@ -203,7 +202,7 @@ class HardConcreteGate(Gate):
     evaluation ``s = sigmoid(log a)``.
 
     Args:
-        stretch: gamma below 0 and zeta above 1, by 0.01 to 5; the others are those of every gate.
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5; for the others see :class:`Gate`.
     """
 
     def __init__(
@@ -236,13 +235,13 @@ class HardConcreteGate(Gate):
         return self.with_decisions((s * (zeta - gamma) + gamma).clamp(0, 1))
 
 
-# By the name of --gate
+# Gates by their names in --gate
 HARD_CONCRETE = "hard-concrete"
 GATES: dict[str, type[Gate]] = {HARD_CONCRETE: HardConcreteGate}
 
 
 def register_gate(name: str, gate: type[Gate]) -> None:
-    """Have ``--gate`` know a gate by this name.
+    """Register a gate under this name for ``--gate``.
 
     Raises:
         ValueError: the name is in use.
@@ -255,9 +254,9 @@ def register_gate(name: str, gate: type[Gate]) -> None:
 def draw(gates: Sequence[Gate], *key: int) -> None:
     """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
 
-    ``key`` tells this batch from every other: seed, update, number in the update. So training that is
-    stopped and resumed, or spread over processes, sees the same gates. Protected heads have a number
-    too, so that the others draw what they would without protection.
+    ``key`` identifies the batch: seed, update, number in the update. So training that is stopped
+    and resumed, or distributed over processes, sees the same gates. Protected heads draw too, so
+    that the others draw what they would without protection.
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
@@ -270,18 +269,18 @@ def draw(gates: Sequence[Gate], *key: int) -> None:
 
 
 def check_temperature(value: Any) -> float:
-    """``value`` as a number from :data:`LOWEST_TEMPERATURE` and below 1, or a ValueError."""
+    """Return ``value`` as a number in [:data:`LOWEST_TEMPERATURE`, 1), or raise ValueError."""
     rule = f"above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
     return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), "the temperature", rule)
 
 
 def check_stretch(value: Any) -> tuple[float, float]:
-    """gamma and zeta, from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e)."""
+    """Read gamma and zeta from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e)."""
     parts = value.split(",") if isinstance(value, str) else value
     numbers = [_number(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
     if len(numbers) == 1:
         numbers = [-numbers[0], 1 + numbers[0]]
-    # A little more, as 1 + 0.01 is no number of binary digits
+    # With a small tolerance, as 1 + 0.01 has no exact binary form
     least, most = LEAST_STRETCH * (1 - 1e-9), MOST_STRETCH * (1 + 1e-9)
     is_pair = len(numbers) == 2
     if not (is_pair and least <= -numbers[0] <= most and least <= numbers[1] - 1 <= most):
@@ -294,7 +293,7 @@ def check_stretch(value: Any) -> tuple[float, float]:
 
 
 def check_init(value: Any) -> float:
-    """``value`` as a number, :data:`MOST_INIT` at the most to either side of 0, or a ValueError."""
+    """Return ``value`` as a number at most :data:`MOST_INIT` from 0, or raise ValueError."""
     rule = f"a number from {-MOST_INIT:g} to {MOST_INIT:g}, such as {INIT}"
     return _between(-MOST_INIT, value, MOST_INIT, "the start of log a", rule)
 
@@ -307,7 +306,7 @@ def _between(least: float, value: Any, most: float, name: str, rule: str) -> flo
 
 
 def _number(value: Any) -> float:
-    """``value`` as a number; what is none becomes NaN, which no range holds."""
+    """Return ``value`` as a number, or NaN, which is in no range, if it is not one."""
     try:
         return math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):

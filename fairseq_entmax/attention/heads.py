@@ -1,7 +1,7 @@
-"""The heads of a fairseq Transformer: where they are, and how a layer gets others.
+"""The heads of a fairseq Transformer: find its attention modules, and replace them.
 
-A Transformer of fairseq, whatever its shape, is built as fairseq builds it; then each attention
-is replaced by one with a mapping, the numbers of heads and the gates that were asked for.
+fairseq builds the Transformer as usual, whatever its shape. Each attention is then replaced by one
+with the mapping, the number of heads and the gates that were asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 
 def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:
-    """Every attention of a model with heads of this package, encoder first, bottom layer first.
+    """Iterate over this package's attention in a model: encoder first, bottom layer first.
 
     Yields:
         (one of the three names, layer from 0, module).
@@ -32,9 +32,9 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
 
 
 def every_attention(model: nn.Module) -> Iterator[tuple[str, int, Any, str]]:
-    """Every attention of any model of fairseq's, its layer and its name there.
+    """Iterate over all attention of any fairseq model: kind, layer number, layer, name in it.
 
-    Layers of an encoder or a decoder are numbered in their order.
+    The layers of each encoder or decoder are numbered in order.
     """
     numbers: Counter[tuple[str, int]] = Counter()
     for stack, attention, layer, name in _found(model, model):
@@ -53,9 +53,9 @@ def _found(module: nn.Module, stack: nn.Module) -> Iterator[tuple[nn.Module, str
 
 
 def give_heads(layer: Any, name: str, heads: Heads) -> None:
-    """Replace an attention of one of fairseq's layers; its weights stay those of the heads kept."""
+    """Replace one attention of a fairseq layer; the heads that remain keep their weights."""
     stock = getattr(layer, name)
     noise = getattr(layer, "quant_noise", 0.0), getattr(layer, "quant_noise_block_size", 8)
     setattr(layer, name, MultiheadAttention.replacing(stock, heads, *noise))
     if heads.number == 0 and getattr(layer, "normalize_before", False):
-        setattr(layer, f"{name}_layer_norm", nn.Identity())  # nothing would look at its output
+        setattr(layer, f"{name}_layer_norm", nn.Identity())  # nothing would use its output

@@ -1,4 +1,4 @@
-"""What steps of decoding leave: keys and values where they were written, to readers fairseq's cache."""
+"""Caches of decoding: keys and values stay where they were written, but read as fairseq's cache."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fairseq_entmax.kernels.inputs import Cached
 
 # fairseq's names
 KEY, VALUE, PADDING = "prev_key", "prev_value", "prev_key_padding_mask"
-# Numbers that memory gives at a time
+# float32 numbers in a cache line
 _LINE = 16
 # Positions that a new cache has room for
 _ROOM = 32
 
 
 class Cache(Mapping[str, "Tensor | None"]):
-    """To readers fairseq's dictionary, in which each hypothesis has keys and values of its own."""
+    """Reads like fairseq's dictionary, in which each hypothesis has its own keys and values."""
 
     names: tuple[str, ...]
     epsilon: Tensor  # alpha - 1 of each head
@@ -32,23 +32,23 @@ class Cache(Mapping[str, "Tensor | None"]):
 
     @property
     def hypotheses(self) -> int:
-        """How many there are."""
+        """Number of hypotheses."""
         return self._origins.size(0)
 
     def cached(self, beam: int) -> Cached:
-        """What a kernel reads in a step; so many hypotheses in a row are of a sentence."""
+        """What a kernel reads in a step; ``beam`` hypotheses in a row belong to one sentence."""
         raise NotImplementedError
 
     def reorder(self, new_order: Tensor) -> None:
-        """Select hypotheses."""
+        """Select or reorder hypotheses."""
         self._origins = self._origins.index_select(0, new_order)
 
 
 class SourceCache(Cache):
-    """Keys and values of a source, once for all hypotheses of it.
+    """Keys and values of each source, stored once for all its hypotheses.
 
-    ``origins`` are the source of each hypothesis; ``beam`` hypotheses are one entry of fairseq's
-    dictionary.
+    ``origins`` holds the source of each hypothesis; ``beam`` hypotheses share one entry of
+    fairseq's dictionary.
     """
 
     names = (KEY, VALUE, PADDING)
@@ -64,7 +64,7 @@ class SourceCache(Cache):
     ) -> None:
         self._key, self._value, self.epsilon, self._padding = key, value, epsilon, padding
         self._origins, self._beam = origins, beam
-        # As long as whole sentences leave the search, so many in a row have the same source
+        # As long as whole sentences leave the search, this many in a row have the same source
         self._together = max(1, len(origins) // max(1, len(key)))
 
     def __getitem__(self, name: str) -> Tensor | None:
@@ -77,10 +77,10 @@ class SourceCache(Cache):
 
 
 class HypothesesCache(Cache):
-    """Keys and values of self-attention, in places of their own.
+    """Keys and values of self-attention, with one place in memory per hypothesis.
 
     A hypothesis writes into the place of its number, and remembers for each position in which place
-    its history was written. Both are ``(hypotheses, heads, positions, head_dim)``.
+    its history was written. Keys and values are ``(hypotheses, heads, positions, head_dim)``.
     """
 
     names = (KEY, VALUE)
@@ -94,7 +94,7 @@ class HypothesesCache(Cache):
         return self._gathered({KEY: self._key, VALUE: self._value}[name])
 
     def cached(self, beam: int) -> Cached:
-        """As for any cache, with room for one more position, which the kernel writes."""
+        """As for any cache, with room made for one more position, which the kernel writes."""
         hypotheses, room = self._origins.shape
         if self._number == room or hypotheses > self._key.size(0):
             self._move(max(_ROOM, 2 * self._number))
@@ -102,7 +102,7 @@ class HypothesesCache(Cache):
         return Cached(self._key, self._value, self._number, self._origins, beam=beam)
 
     def _move(self, room: int) -> None:
-        """To more room, where finished hypotheses have no place any more."""
+        """Move to more room, without the places of finished hypotheses."""
         moves = len(self._origins) != self._key.size(0)
         number = self._number
         old = [self._gathered(one) if moves else one for one in (self._key, self._value)]
@@ -123,10 +123,10 @@ class HypothesesCache(Cache):
 
 
 def _place(like: Tensor, places: int, room: int) -> Tensor:
-    """``(places, heads, room, head_dim)`` in memory by positions, as they are written.
+    """Empty ``(places, heads, room, head_dim)``, by position in memory, as positions are written.
 
-    So many numbers lie between positions that they do not all fall into the same few sets of the
-    processor's caches.
+    Positions are an odd number of cache lines apart, so that they do not all fall into the same few
+    sets of the processor's caches.
     """
     heads, head_dim = like.size(1), like.size(3)
     numbers = places * heads * head_dim

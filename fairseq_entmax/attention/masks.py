@@ -1,4 +1,4 @@
-"""What a kernel may know of a mask without reading it."""
+"""What a kernel can know about a mask without reading it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _FUTURE = "_hides_the_future_alone"
 
 
 def mark_future_mask(mask: Tensor) -> Tensor:
-    """Say of a mask ``(length, length)`` that it is -inf above the diagonal and 0 elsewhere.
+    """Mark a mask ``(length, length)`` that is -inf above the diagonal and 0 elsewhere.
 
-    A kernel that knows this does not read it, nor compute what it hides.
+    A kernel neither reads a marked mask nor computes what it hides.
     """
     setattr(mask, _FUTURE, True)
     return mask
 
 
 def hides_future_alone(mask: Tensor | None) -> bool:
-    """Whether :func:`mark_future_mask` has said so."""
+    """Whether :func:`mark_future_mask` has marked the mask."""
     return getattr(mask, _FUTURE, False)
 
 
 def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
-    """Whether a mask is numbers, one for each query and key, that get no gradient; or none."""
+    """Whether a mask is None, or a number for each query and key without a gradient."""
     return mask is None or (
         mask.is_floating_point()
         and mask.shape == (query.size(0), key.size(0))
@@ -34,11 +34,12 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 
 
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
-    """Whether every query is known to have a key that is not masked, as torch's attention needs it.
+    """Whether every query is known to have an unmasked key, as torch's attention needs it.
 
-    Unknown are other masks than that of the future, and what is traced, compiled or exported, which
-    is for other masks, too. Padding on a GPU, where a look would wait in every layer, is taken to
-    leave one, as fairseq takes it: a sentence has an end, and only with --left-pad-target is that not so.
+    This is unknown for masks other than the future mask, and for padding while tracing, compiling
+    or exporting, where the answer must hold for other padding too. Padding on a GPU, where reading
+    it would wait in every layer, is taken to leave a key, as in fairseq: a sentence has an end, and
+    only --left-pad-target breaks this.
     """
     if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False
@@ -49,16 +50,16 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
     if key_padding_mask.device.type != "cpu":
         return True
     is_padding = key_padding_mask.to(torch.bool)
-    # The first query sees the first key alone
+    # With a future mask, the first query sees only the first key
     is_empty = is_padding.all(1) if attn_mask is None else is_padding[:, 0]
     return not bool(is_empty.any())
 
 
 def _is_of_future(mask: Tensor) -> bool:
-    """What :func:`mark_future_mask` says, read from the mask.
+    """Whether the values of a mask are those that :func:`mark_future_mask` marks.
 
-    Activation checkpointing computes a layer again with the same numbers and without the mark, and
-    it has to go the same way.
+    Activation checkpointing recomputes a layer with the same values but without the mark, and must
+    take the same path.
     """
     if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
         return False

@@ -12,37 +12,37 @@ from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.attention.scripting import ScriptableAttention
 
-# Tried in turn before the explicit product: each answers, or returns None and has changed nothing
+# Tried in turn before the explicit product: each answers, or returns None and changes nothing
 FASTER_WAYS = (by_fairseq.stock, decoding_step.attend, fused.attend)
 
 
 class MultiheadAttention(AttentionWithHeads):
     """fairseq's multihead attention with its softmax replaced by a mapping.
 
-    A call is a :class:`Request`, and the first way that can serve it does: fairseq's own attention,
-    for softmax; a step of decoding; a fused kernel; the explicit product.
+    Each call is a :class:`Request`, answered by the first way that can: fairseq's own attention for
+    softmax, a decoding step, a fused kernel, or the explicit product.
 
-    Where there are fewer heads than the width has place for, the projections are as much smaller.
-    An attention without heads gives the bias of its output projection at every position.
+    With fewer heads than the width has room for, the projections shrink in proportion. An attention
+    without heads outputs the bias of its output projection at every position.
 
     Args:
         embed_dim: width of the queries and of the output.
-        num_heads: number of heads that share the width, which they divide: a head has
+        num_heads: number of heads into which the width is divided: each has
             ``embed_dim / num_heads`` dimensions.
-        mapping: scores ``(batch, heads, queries, keys)`` to probabilities; None where
+        mapping: maps scores ``(batch, heads, queries, keys)`` to probabilities; None if
             there are no heads.
-        remaining_heads: number of heads that there are, 0 to ``num_heads``; None for all.
+        remaining_heads: number of heads that remain, 0 to ``num_heads``; None for all.
         gate: multiplies the output of each head; None for no gates.
         **options: those of fairseq's ``MultiheadAttention``.
 
     Attributes:
-        num_heads: number of heads that there are.
-        filled: parameters that the last loaded state dict did not have, and that kept their values.
-        scores_of: heads whose scores stand behind the weights that ``need_head_weights`` returns.
+        num_heads: number of remaining heads.
+        filled: parameters that the last loaded state dict lacked, and that kept their values.
+        scores_of: heads whose scores follow the weights that ``need_head_weights`` returns.
 
     Raises:
-        ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
-            alone, with ``add_bias_kv`` or ``add_zero_attn``.
+        ValueError: the number of heads, mapping and gate do not fit each other; ``add_bias_kv`` or
+            ``add_zero_attn`` would add a key that is not a word.
     """
 
     scriptable_class = ScriptableAttention
@@ -60,14 +60,14 @@ class MultiheadAttention(AttentionWithHeads):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Answer:
-        """Attend; arguments are those of :class:`fairseq_entmax.attention.request.Request`.
+        """Attend; the arguments are those of :class:`fairseq_entmax.attention.request.Request`.
 
         Returns:
-            The output ``(queries, batch, embed_dim)``, and the weights as probabilities
-            before dropout and gates in float32 (float64 for a float64 model): ``(batch,
+            The output ``(queries, batch, embed_dim)`` and the attention weights: probabilities
+            before dropout and gates, in float32 (float64 for a float64 model), ``(batch,
             queries, keys)``, or ``(heads, batch, queries, keys)`` with ``need_head_weights``, or
-            None. Without heads they are 0, in one head. Behind the weights of all heads stand the
-            scores of those in ``scores_of``. Scores and values with ``before_softmax``.
+            None. Without heads they are the zeros of one head. After the weights of all heads come
+            the scores of those in ``scores_of``. With ``before_softmax``: scores and values.
         """
         request = Request(
             *(query, key, value, key_padding_mask, incremental_state, need_weights),
@@ -91,7 +91,7 @@ class MultiheadAttention(AttentionWithHeads):
         return reordered
 
     def _without_heads(self, request: Request) -> Answer:
-        """What is left of an attention that lost all its heads."""
+        """Answer a request to an attention without heads."""
         query, key = request.query, request.key
         output: Tensor = self.out_proj().expand_as(query)
         if not request.wants_weights:

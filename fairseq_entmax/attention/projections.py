@@ -1,6 +1,6 @@
-"""Heads side by side in a width: of projections, of values, and of fewer than there is place for."""
+"""Concatenated heads: projections cut to fewer heads, and weighted sums of values."""
 
-# No annotations as text here: TorchScript reads those of _Bias
+# No `from __future__ import annotations` here: TorchScript reads the annotations of _Bias
 import math
 from typing import Any
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 
 def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: int) -> None:
-    """Cut the projections of an attention of fairseq's, whose starting values stay those of all heads.
+    """Cut a fairseq attention to its first heads, whose weights stay as drawn for all heads.
 
-    Without any head, only the bias of the output projection stays.
+    Without heads, only the bias of the output projection remains.
     """
     attention.num_heads = number
     if number == 0:
-        # Not empty tensors: distributed training waits for every parameter's gradient
+        # Not empty parameters: distributed training waits for the gradient of every parameter
         attention.q_proj, attention.k_proj, attention.v_proj = (nn.Identity() for _ in range(3))
         attention.out_proj = _Bias(attention.out_proj.bias, attention.embed_dim)
         return
@@ -30,16 +30,16 @@ def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: in
     output.weight = nn.Parameter(output.weight.detach()[:, :rows].clone())
     output.in_features = rows
     if q_noise and rows % block_size:
-        # Blocks that do not divide this width: smaller ones
+        # The blocks do not divide this width: use smaller ones
         output._forward_pre_hooks.clear()
         attention.out_proj = quant_noise(output, q_noise, math.gcd(block_size, rows))
 
 
 def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
-    """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
+    """Sum values by ``(batch, heads, queries, keys)`` to ``(batch, heads, queries, head_dim)``.
 
-    In beam search fairseq keeps the values of cross-attention once a sentence, not once
-    a hypothesis: their batch is then smaller than that of the probabilities.
+    In beam search fairseq keeps the values of cross-attention once per sentence, not per
+    hypothesis: their batch is then smaller than that of the probabilities.
     """
     batch, heads, queries, keys = probs.shape
     if values.size(0) == batch * heads:
@@ -55,7 +55,7 @@ def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
 
 
 class _Bias(nn.Module):
-    """A linear layer of no inputs: its bias, or zeros."""
+    """A linear layer without inputs: it returns its bias, or zeros."""
 
     zeros: Tensor
 

@@ -1,4 +1,4 @@
-"""What head pruning has to remember between updates, kept in the model's checkpoint."""
+"""The state that head pruning keeps between updates, stored in the model's checkpoint."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 
 class PruningState(nn.Module):
-    """The state of the penalty on gates. Nothing in it is learned by the optimiser.
+    """The state of the penalty on gates. The optimiser changes nothing in it.
 
-    fairseq saves the model with every checkpoint, but a criterion only if it has parameters
-    to learn; so what the criterion must find again after a stop stands here.
+    fairseq saves the model in every checkpoint, but a criterion only if it has learned parameters.
+    So what the criterion needs again when training resumes is kept here.
 
-    With a budget for all attentions together the first number of ``start`` is theirs, and the others
-    are -1.
+    With one budget for all attentions together, the first number of ``start`` is theirs, and the
+    others are -1.
     """
 
-    multipliers: Tensor  # (3,) float64: Lagrange's, of the budget of each attention
+    multipliers: Tensor  # (3,) float64: the Lagrange multiplier of each attention's budget
     start: Tensor  # (3,) float64: expected open heads when the budget began; 0 without one
-    num_updates: Tensor  # (1,) int64: of the state; -1 before training
-    updates: int  # the same, 0 before training; to look at a buffer waits for a GPU
-    is_known: bool  # whether the criterion has looked at the state, in this process
+    num_updates: Tensor  # (1,) int64: updates that the state is for; -1 before training
+    updates: int  # the same, but 0 before training; reading a buffer waits for a GPU
+    is_known: bool  # whether the criterion has read the state, in this process
     is_decided: bool  # whether the heads are known to be decided, in this process
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class PruningState(nn.Module):
         self.num_updates.fill_(updates)
 
     def forget(self) -> None:
-        """Go back to where a new training is."""
+        """Reset to the state of a new training."""
         self.load_state_dict({})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -57,7 +57,7 @@ class PruningState(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Start anew where a checkpoint has no such state."""
+        """Start anew if a checkpoint has no such state."""
         for name, buffer in PruningState().named_buffers():
             state_dict.setdefault(prefix + name, buffer)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

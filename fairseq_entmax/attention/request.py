@@ -1,4 +1,4 @@
-"""What one call of attention asks for."""
+"""The request that one call of attention makes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-# What a call returns: the output and weights, or scores and values where these are asked for
+# What a call returns: the output and weights, or scores and values if those are asked for
 Answer = tuple[Tensor, "Tensor | None"]
 
 
@@ -15,13 +15,13 @@ class Request(NamedTuple):
 
     Attributes:
         query: ``(queries, batch, embed_dim)``.
-        key, value: ``(keys, batch, kdim or vdim)``, or None where the cache has them.
+        key, value: ``(keys, batch, kdim or vdim)``, or None if they are in the cache.
         key_padding_mask: ``(batch, keys)``; one without dimensions masks nothing.
-        incremental_state: the caches of a search; None where whole sequences are attended with.
-        static_kv: whether the cache has all keys once it has any.
+        incremental_state: the caches of incremental decoding; None for whole sequences.
+        static_kv: whether a cache that has any keys has all of them.
         attn_mask: ``(queries, keys)``, added to the scores.
-        before_softmax: whether scores and values are asked for, in place of all that follows.
-        need_weights, need_head_weights: whether the mean of the heads' weights is, or all of them.
+        before_softmax: whether to stop at the scores and values, and return these.
+        need_weights, need_head_weights: whether to return the mean of the heads' weights, or all.
     """
 
     query: Tensor
@@ -41,7 +41,7 @@ class Request(NamedTuple):
         return self.need_weights or self.need_head_weights
 
     def select_weights(self, probs: Tensor | None) -> Tensor | None:
-        """Weights ``(batch, heads, queries, keys)`` in the form that is asked for, or None."""
+        """Give weights ``(batch, heads, queries, keys)`` the form that is asked for, or None."""
         if probs is None or not self.wants_weights:
             return None
         return probs.transpose(0, 1) if self.need_head_weights else probs.mean(dim=1)

@@ -1,10 +1,10 @@
-"""Models as ``torch.jit.script`` and ONNX take them: copies for inference.
+"""Copies of models for inference, in a form that ``torch.jit.script`` and ONNX accept.
 
-TorchScript reads the source of every method, and knows little of Python. What trains and decodes fast
-is therefore not what is scripted: :func:`scriptable` copies a model, with fairseq's own classes where
-ours say that they stand for those, and attention that is fairseq's up to the scores and the plain
-operations of a mapping from there on. Parameters are not copied. ``torch.jit.script`` calls it by
-itself, by the hook ``__prepare_scriptable__`` of torch's.
+TorchScript reads the source of every method and knows little of Python, so the code that trains and
+decodes fast cannot be scripted. :func:`scriptable` makes a copy that can. Our classes give way to
+their ``scriptable_class``, mostly fairseq's own; attention is fairseq's up to the scores, and from
+there on the plain operations of a mapping. Parameters are shared, not copied. ``torch.jit.script``
+calls it through torch's hook ``__prepare_scriptable__``.
 """
 
 import functools
@@ -15,7 +15,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-# What a class may not change of the one whose scriptable class stands for it
+# Methods that a class must not change if an inherited scriptable class is to replace it
 _METHODS = (
     *("forward", "forward_embedding", "extract_features", "output_layer", "max_positions"),
     *("reorder_encoder_out", "reorder_incremental_state", "get_normalized_probs"),
@@ -23,15 +23,15 @@ _METHODS = (
 
 
 class Scriptable:
-    """Of a module that ``torch.jit.script`` is to take another for; stands first among its bases."""
+    """First base class of a module that is replaced by another in ``torch.jit.script``."""
 
-    # What an object of this class, and of those below that change none of its methods, is taken for
+    # Replaces objects of this class, and of subclasses that change none of the methods above
     scriptable_class: ClassVar[type[nn.Module] | None] = None
 
     def scriptable_form(self) -> nn.Module:
-        """A new module of this module's values and submodules that can be scripted.
+        """A new module, with the values and submodules of this one, that can be scripted.
 
-        Its submodules are replaced by theirs afterwards.
+        Its submodules are replaced by scriptable ones afterwards.
         """
         this_class: Any = type(self)
         owner = next(base for base in this_class.__mro__ if "scriptable_class" in vars(base))
@@ -56,17 +56,17 @@ class Scriptable:
 
 
 def scriptable(module: nn.Module) -> nn.Module:
-    """A copy of any module for inference that can be scripted and exported.
+    """Copy any module for inference, so that it can be scripted and exported.
 
-    It runs in Python too, on torch's own operations. Its parameters are those of the original, but
-    what mappings and gates learn are constants, as they are now, with gates as evaluation has them.
-    A ValueError says what in it cannot be scripted.
+    The copy runs in Python too, on torch's own operations. It shares the original's parameters, but
+    what mappings and gates learn is constant, at its present value, with gates as in evaluation.
+    Raises ValueError, naming the class or mapping, if something cannot be scripted.
     """
     return _copied(module, {})
 
 
 def shallow(module: Any, new_class: type[nn.Module]) -> Any:
-    """A module of another class with the values of this one, which is not changed."""
+    """A module of another class with the values of this one, which stays as it is."""
     copy = new_class.__new__(new_class)
     for name, value in vars(module).items():
         is_register = name.startswith("_") and isinstance(value, dict)
@@ -83,10 +83,10 @@ def _copied(module: nn.Module, memo: dict[int, tuple[nn.Module, nn.Module]]) -> 
         copy = module.scriptable_form()
     else:
         copy = shallow(module, type(module))
-    # Checkpointed activations, of the original; there is nothing to be computed again here
+    # The original's activation checkpointing: inference recomputes nothing
     if isinstance(vars(copy).get("forward"), functools.partial):
         del copy.__dict__["forward"]
-    # With the original, whose number another would get once it is gone
+    # Keeps the original alive, as its id could be reused once it is gone
     memo[id(module)] = module, copy
     for name, child in copy._modules.items():
         if child is not None:
@@ -95,10 +95,10 @@ def _copied(module: nn.Module, memo: dict[int, tuple[nn.Module, nn.Module]]) -> 
 
 
 def _scores_and_values() -> Any:
-    """fairseq's ``forward`` as a method of this name, which TorchScript takes from the function.
+    """fairseq's ``forward`` named scores_and_values: TorchScript takes the name from the function.
 
-    It calls a static method of its class by the name of the class, which TorchScript knows of a module
-    alone, or of a class that was scripted before.
+    It calls a static method by the name of its class, which TorchScript resolves only for a Python
+    module, or a class scripted before. So a module stands in for the class.
     """
     stock = FairseqMultiheadAttention.forward
     name = FairseqMultiheadAttention.__name__
@@ -116,14 +116,14 @@ class ScriptableAttention(FairseqMultiheadAttention):
     """fairseq's attention with a mapping in place of softmax, and gates that are constants.
 
     Made by :meth:`fairseq_entmax.attention.MultiheadAttention.scriptable_form`, never by its
-    constructor. Without heads it is the bias of its output projection at every position.
+    constructor. Without heads it outputs the bias of its output projection at every position.
     """
 
-    # A constant: TorchScript leaves out what is not for it
+    # A constant, so that TorchScript leaves out the branch that is not for it
     has_heads: bool
     __constants__ = ("has_heads",)
 
-    # fairseq's own up to the scores; TorchScript has no super()
+    # fairseq's own forward up to the scores; TorchScript has no super()
     scores_and_values = _scores_and_values()
 
     def forward(
@@ -169,7 +169,7 @@ class ScriptableAttention(FairseqMultiheadAttention):
         in_full = scores if scores.dtype == torch.float64 else scores.float()
         probs = self.mapping(in_full.view(batch, self.num_heads, queries, -1))
         weights = self.dropout_module(probs.to(scores.dtype))
-        # In beam search fairseq keeps keys and values of a source once for all its hypotheses
+        # In beam search fairseq keeps keys and values of a source only once for all its hypotheses
         sources = values.size(0) // self.num_heads
         heads = torch.matmul(
             weights.view(sources, -1, self.num_heads, queries, weights.size(3)),
@@ -187,7 +187,7 @@ class ScriptableAttention(FairseqMultiheadAttention):
 
 
 def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
-    """Give a :class:`ScriptableAttention` of its values the mapping and gates of an attention."""
+    """Give a scriptable ``copy`` of an attention its mapping and gates as constants."""
     for name in ("filled", "scores_of", "_observers"):
         del copy.__dict__[name]
     for name in ("mapping", "gate"):

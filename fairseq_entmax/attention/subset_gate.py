@@ -19,25 +19,25 @@ from fairseq_entmax.attention.gates import LOWEST_TEMPERATURE, Gate, register_ga
 class SubsetGate(Gate):
     """Gates of which k are open, by the scores ``log a`` of all heads that share a target.
 
-    In training Gumbel noise is added to the scores, and a softmax of them over a temperature taken k
-    times, each without what the ones before have taken; a gate is the sum of what it got. So the
-    gates sum to k; as the temperature falls, to 0.01, they become 0 and 1, and before one may be
-    above 1, up to 2. In evaluation the k largest scores have the gate 1, all others 0. The penalty
-    says k, which falls from all heads to ``--target-heads``; until it does, all are open.
+    In training, Gumbel noise is added to the scores. A softmax with a temperature is taken k times,
+    each without what earlier ones took, and a gate is the sum of what it got: the gates sum to k.
+    As the temperature falls to 0.01 they become 0 and 1; before, one may be above 1, up to 2. In
+    evaluation the k largest scores have the gate 1, all others 0. The penalty sets k, which falls
+    from all heads to ``--target-heads``; before it has set k, all heads are open.
 
     Attributes:
-        chosen: ``(num_heads,)``, in a checkpoint: 1 for heads that are open in evaluation, else 0.
+        chosen: ``(num_heads,)``, saved in checkpoints: 1 for heads open in evaluation, else 0.
     """
 
     chosen: Tensor
-    _part: Tensor  # of each chosen head; k falls in parts of a head
+    _part: Tensor  # of each chosen head, in [0, 1]: k falls by fractions of a head
     needs_target = draws_together = True
 
     def __init__(self, num_heads: int, **options: Any) -> None:
         super().__init__(num_heads, **options)
         self.register_buffer("chosen", torch.ones(num_heads, dtype=torch.int8))
         self.register_buffer("_part", torch.ones(num_heads), persistent=False)
-        # What is drawn together: the gates, k, and the temperature
+        # What one draw needs: the gates that share it, k, and the temperature
         self._subset: tuple[Sequence[SubsetGate], int, float] = (
             [self],
             num_heads,
@@ -47,7 +47,7 @@ class SubsetGate(Gate):
 
     @classmethod
     def steer(cls, gates: Sequence[SubsetGate], number: float, progress: float) -> None:
-        # Decided gates are what they are, whatever is drawn
+        # Decided gates do not depend on the draw: all open is the cheapest
         drawn = math.ceil(number) if progress < 1 else sum(gate.num_heads for gate in gates)
         fall = LOWEST_TEMPERATURE / gates[0].temperature
         subset = (gates, drawn, gates[0].temperature * fall**progress)
@@ -94,7 +94,7 @@ class SubsetGate(Gate):
 
 
 def _together(gates: Sequence[Gate]) -> Tensor:
-    """The scores of all heads, -inf of protected ones, which take no place of the others."""
+    """The scores of all heads, with -inf for protected ones, which do not count towards k."""
     return torch.cat([gate.log_a.masked_fill(gate.is_protected, -math.inf) for gate in gates])
 
 
