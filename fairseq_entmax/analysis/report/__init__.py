@@ -1,1 +1,1 @@
-"""The report of an analysis: the papers' figures, roles of heads in words, and a page."""
+"""The report of an analysis: figures after the papers, roles of heads in words, and a page."""

@@ -1,4 +1,4 @@
-"""What a model loses without each of its heads: ``ablation.json`` of ``fairseq-entmax ablate``."""
+"""The results of ``fairseq-entmax ablate``, read from ``ablation.json`` into an analysis."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fairseq_entmax.error_messages import reason
 from fairseq_entmax.head_names import Head, parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
-# Of all scores the loss alone gets larger where a model gets worse
+# The only score that gets larger when a model gets worse
 LOSS = "loss"
-# From Holm's p on a change is not marked as significant
+# A change is marked as significant if Holm's p is below this
 LEVEL = 0.05
-# Any other score has its own name
+# Any other score is shown by its own name
 _TITLES = {"bleu": "BLEU", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 
-# Head to its change by score, and the scores that it changes significantly
+# Head -> the change of each score, and the scores that change significantly
 Removed = dict[Head, tuple[dict[str, float], list[str]]]
 
 
 def with_ablations(
     analysis: dict[str, Any], paths: Sequence[str | os.PathLike[str]]
 ) -> dict[str, Any]:
-    """An analysis whose heads have what each score changes without them.
+    """Return an analysis with the change of each score when a head is removed.
 
-    Heads that were removed alone get ``ablation``, score to change, and ``significant``, a list of
-    scores; the document gets numbers ``ablation-SCORE``."""
+    Heads that were removed alone get ``ablation`` (score -> change) and ``significant`` (a list of
+    scores); the document's numbers get ``ablation-SCORE``."""
     removed: dict[str, Removed] = {}
     for path in paths:
         content = _parsed(path)
@@ -49,7 +49,7 @@ def with_ablations(
 
 
 def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, Any]:
-    """Likewise, of what was read, by the names of models."""
+    """Do the same with removals that have been read, by the names of their models."""
     analysis = {**analysis, "models": copy.deepcopy(analysis["models"])}
     scores: dict[str, None] = {}
     for model in analysis["models"]:
@@ -95,7 +95,7 @@ def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
-    """The name of the model that an ablation is of; its data has to be that of the analysis."""
+    """The name of the ablated model; ValueError if model or data are not those of the analysis."""
     for key in ("subset", "source_lang", "target_lang"):
         if content["data"][key] != analysis["data"][key]:
             raise ValueError(

@@ -1,9 +1,9 @@
-"""How far what is cheap to know of heads goes with what a model loses without them.
+"""How well cheap measures of heads agree with what a model loses without each head.
 
-Spearman's correlation over heads of relevance, gradient or confidence with what ``ablate`` finds
-lost without each, with an interval, since models have few heads: by Fisher's transformation, with
-the standard error of Bonett and Wright 2000, *Sample size requirements for estimating Pearson,
-Kendall and Spearman correlations*, equation 3."""
+Relevance, gradient and confidence are compared with the results of ``ablate`` by Spearman's
+correlation over heads. As models have few heads, it has an interval: by Fisher's transformation,
+with the standard error of Bonett and Wright 2000, *Sample size requirements for estimating
+Pearson, Kendall and Spearman correlations*, equation 3."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 COMPARED = ("relevance", "gradient", "confidence")
 ALL, WITHIN = "all", "within layers"
-# Of four heads even a perfect order comes by chance once in twelve times
+# With four heads, a perfect order, or its reverse, has a chance of one in twelve
 LEAST_HEADS = 5
-# The interval that leaves out one in twenty
+# Quantile of the normal distribution for an interval of 95 %
 _NORMAL = 1.959964
-# From where on a measure is said to rank heads as their removal does, or to do so in part
+# Correlations from which a measure is said to rank heads as removal does, or to do so in part
 CLOSE, PARTLY = 0.7, 0.4
 
 
 class Correlation(NamedTuple):
-    """One measure of a model against the harm that one score shows; above 0 where heads that have more
-    are worth more.
+    """The correlation of a measure with the harm of removals by one score; above 0 if heads with a
+    higher measure are worth more.
 
-    ``heads``: all, one attention, or within layers (the mean of those with three heads or more);
-    ``low`` to ``high`` is the interval of 95 %, None of few heads and of means, as is ``p``."""
+    ``heads``: all, one attention, or within layers (the mean over layers of three heads or more).
+    ``low`` to ``high`` is the 95 % interval; it and ``p`` are None for few heads and for means."""
 
     model: str
     score: str
@@ -43,12 +43,12 @@ class Correlation(NamedTuple):
     p: float | None = None
 
 
-# Attention, layer, the measure, and how much worse the model is without the head
+# Attention, layer, the head's measure, and how much worse the model is without the head
 _Point = tuple[str, int, float, float]
 
 
 def correlations(analysis: dict[str, Any]) -> list[Correlation]:
-    """Of every measure with every score, over the heads that were removed alone."""
+    """Correlate every measure with every score, over the heads that were removed alone."""
     return [
         Correlation(model["name"], score, measure, *found)
         for model in analysis["models"]
@@ -74,7 +74,7 @@ def _points(model: dict[str, Any], measure: str, score: str) -> list[_Point]:
 
 
 def _of_groups(points: Sequence[_Point]) -> Iterator[tuple[Any, ...]]:
-    """Of all heads, of each attention where there are several, and within layers."""
+    """Correlate over all heads, over each attention if there are several, and within layers."""
     groups = {ALL: list(points)}
     names = [name for name in ATTENTIONS if any(point[0] == name for point in points)]
     for name in names if len(names) > 1 else ():
@@ -98,22 +98,22 @@ def _spearman(points: Sequence[_Point]) -> float | None:
 
 
 def interval(value: float, number: int) -> tuple[float | None, float | None, float | None]:
-    """The ends of the interval of 95 % of a rank correlation over so many heads, and p."""
+    """The ends of the 95 % interval of a rank correlation over ``number`` heads, and p."""
     if number < LEAST_HEADS:
         return None, None, None
-    # A perfect order of so few heads is no certainty: taken for the next one below it
+    # A perfect order of few heads is no certainty, so it counts as the next lower correlation
     most = 1 - 12 / (number * (number**2 - 1))
     middle = math.atanh(max(-most, min(most, value)))
     error = math.sqrt((1 + value**2 / 2) / (number - 3))
     low, high = (math.tanh(middle + side * _NORMAL * error) for side in (-1, 1))
-    # Without any correlation the error is another
+    # p uses the standard error that holds if there is no correlation
     p = math.erfc(abs(middle) * math.sqrt((number - 3) / 2))
     return min(low, value), max(high, value), p
 
 
 def in_words(found: Sequence[Correlation]) -> list[str]:
-    """A sentence for each model and score: what of it each measure tells, and whether relevance may
-    be read alone."""
+    """A sentence for each model and score: how well each measure agrees with it, and whether
+    relevance alone can be trusted."""
     sentences = []
     for model, score in dict.fromkeys((one.model, one.score) for one in found):
         every = [one for one in found if (one.model, one.score) == (model, score)]
@@ -133,7 +133,7 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
 
 
 def _text(one: Correlation) -> str:
-    """Such as ``0.23, 95 % from −0.19 to 0.58``."""
+    """Format a correlation, such as ``0.23, 95 % from −0.19 to 0.58``."""
     text = f"{one.value:.2f}"
     if one.low is not None:
         text += f", 95 % from {one.low:.2f} to {one.high:.2f}"
@@ -151,7 +151,7 @@ def _verdict(one: Correlation) -> str:
 
 
 def _warning(correlations: Sequence[Correlation]) -> str:
-    """What is not to be concluded from relevance."""
+    """How far relevance alone tells what heads are worth."""
     for one in correlations:
         if one.measure != COMPARED[0]:
             continue

@@ -1,4 +1,4 @@
-"""What the figures share: Altair, colours that everyone can tell apart, panels."""
+"""What the figures share: Altair, colours that everyone can tell apart, and panels."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ except ModuleNotFoundError as error:
 
 Analysis = dict[str, Any]
 Row = dict[str, Any]
-# Altair says that layers of panels may be panels themselves
+# Altair's types allow layers of panels to be panels themselves
 Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
-# Pixels: of a page, and of a panel's width and the space behind it
+# In pixels: the width of a page, the least width of a panel, and the space between panels
 WIDTH = 760
 _NARROWEST, _BETWEEN = 120, 20
-# Of rows of panels: one that is wider changes places with the columns
+# If rows of panels are wider than this, rows and columns swap places
 _WIDEST = 950
-# A row of panels that is lower has its title flat, in so many pixels
+# Beside rows of panels lower than _LOW, titles are horizontal, at most FLAT pixels wide
 _LOW, FLAT = 90, 200
 
-# Colours of Okabe and Ito for readers who do not see all colours, those first that stand out
-# from white and from a dark page by 3:1; a shape and a dash go with each
+# Okabe and Ito's colours for colour-blind readers. Those with a contrast of 3:1 to white and to a
+# dark page come first; each goes with a shape and a dash
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
-# For numbers in cells, from small to large; a dark page turns it round
+# For numbers in cells, from small to large; reversed on a dark page
 HEAT = ("#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72")
 
 _TEXT = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
@@ -55,10 +55,10 @@ PAPER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report, with a name for files and links.
+    """A figure of the report; its name is used for files and links.
 
-    ``rows``: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
-    each, which takes seconds for maps."""
+    ``rows``: the rows of the chart's data set ``rows``, if the chart itself does not hold them:
+    Altair checks every row, which takes seconds for maps."""
 
     name: str
     title: str
@@ -67,19 +67,19 @@ class Figure:
     rows: list[Row] | None = None
 
     def for_page(self) -> dict[str, Any]:
-        """The Vega-Lite specification without colours of text and lines, which the page brings."""
+        """The Vega-Lite specification without colours of text and lines, which the page adds."""
         spec: dict[str, Any] = self.chart.to_dict()
-        # Altair's own is the size of panels, which all have one here
+        # Altair's default sets only the size of panels, which all have their own here
         spec.pop("config", None)
         return spec if self.rows is None else {**spec, "datasets": {"rows": self.rows}}
 
     def for_paper(self) -> dict[str, Any]:
-        """The specification on a white ground."""
+        """The specification with a white background."""
         return {**self.for_page(), "config": PAPER}
 
 
 class Drawable(NamedTuple):
-    """A figure that is not drawn yet; usual are those that are drawn where no names are given."""
+    """A figure that is not drawn yet; a usual one is drawn if no names are given."""
 
     name: str
     is_usual: bool
@@ -87,7 +87,7 @@ class Drawable(NamedTuple):
 
 
 def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
-    """What names each head, ``{"model", "attention", "layer", "head", "name"}``, and its entry."""
+    """Each head's place, ``{"model", "attention", "layer", "head", "name"}``, and its entry."""
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for head in entry["heads"]:
@@ -105,10 +105,10 @@ def model_names(analysis: Analysis) -> list[str]:
 
 
 def model_suffixes(names: Sequence[str]) -> list[tuple[str, str]]:
-    """What a file of one model alone adds to its name, and the model; nothing of a single one."""
+    """The suffix for files of one model alone, with the model; nothing for a single model."""
     if len(names) == 1:
         return []
-    # A model's name may hold what a file's may not
+    # A model's name may have characters that a file's may not
     parts = (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "model" for name in names)
     return [
         (f"-{place}-{part}", name)
@@ -117,12 +117,12 @@ def model_suffixes(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def value_scale(names: Sequence[Any], values: Sequence[Any]) -> alt.Scale:
-    """A colour, shape or dash for each name, and always the same one."""
+    """A colour, shape or dash for each name, always the same one."""
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
 def top_legend(columns: int = 2, **options: Any) -> alt.Legend:
-    """A legend above the panels. Two names a line are what a phone has room for."""
+    """A legend above the panels. A phone has room for two names per line."""
     return alt.Legend(orient="top", columns=columns, **options)
 
 
@@ -136,7 +136,7 @@ def model_shape(names: Sequence[str]) -> alt.Shape:
 
 
 def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
-    """What a head is, and measures of it as (field, title, format)."""
+    """A tooltip with the place of a head and its measures, given as (field, title, format)."""
     return [
         alt.Tooltip("model:N"),
         alt.Tooltip("attention:N"),
@@ -146,7 +146,7 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
 
 
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
-    """The values of a field that occur, in order."""
+    """The values of a field that occur in the rows, in ``order``."""
     found = {row[field] for row in rows}
     return [value for value in order if value in found]
 
@@ -160,7 +160,7 @@ def wrapped(
     size: tuple[int, int] | None = None,
     between: int = _BETWEEN,
 ) -> alt.FacetChart:
-    """Panels side by side, one for each value of a field, in lines as even as can be."""
+    """Panels side by side, one for each value of a field, in lines of nearly equal length."""
     shown = present(rows, field, order)
     most = max(1, WIDTH // ((size[0] if size else _NARROWEST) + between))
     columns = -(-len(shown) // -(-len(shown) // most))
@@ -168,7 +168,7 @@ def wrapped(
     panels = chart.properties(width=width, height=height)
     made = panels.facet(facet=alt.Facet(f"{field}:N", **side(shown, width)), columns=columns)
     if len(shown) % columns:
-        # Shared axes would stand below the empty places of the last line, too
+        # Shared axes would also appear below the empty places of the last line
         made = made.resolve_axis(x="independent", y="independent")
     return made.properties(description=description)
 
@@ -181,8 +181,8 @@ def grid(
     column: tuple[str, Sequence[str]],
     size: tuple[int, int] | None = None,
 ) -> alt.FacetChart:
-    """Panels in rows and columns, each a field with those of its values in order that occur; the two
-    change places where that keeps within a page's width, and a single row is broken into lines."""
+    """Panels in rows and columns, each given as a field and its values in order. If too wide for a
+    page, a single row is broken into lines, and rows swap with columns if that is narrower."""
     down, across = present(rows, *row), present(rows, *column)
     if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
         if len(down) == 1:
@@ -202,9 +202,9 @@ def _panel_width(columns: int) -> int:
 
 
 def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, Any]:
-    """Of panels so long: no name is cut, a long one is broken into lines, and lies flat beside low rows."""
+    """Titles of panels ``length`` long: lines wrap, uncut, and are horizontal beside low rows."""
     is_flat = is_row and length < _LOW
-    # Placed by their bounds, those that begin at one place end at the panels
+    # Titles are placed by their bounds, so left-aligned ones end at the panels
     flat: dict[str, Any] = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
     lines = in_lines(values, FLAT if is_flat else length)
     header = alt.Header(labelExpr=lines, labelLimit=0, **flat)
@@ -212,10 +212,10 @@ def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, 
 
 
 def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[Any]]) -> list[Row]:
-    """The rows of a :func:`grid`, and one of nothing for each panel that has none.
+    """Add an invisible row for each panel of a :func:`grid` that has no rows.
 
-    Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
-    the titles of others. ``nothing`` makes a copy of a row invisible."""
+    Vega-Lite fills the grid panel by panel: otherwise, panels after a missing one would get the
+    titles of others. ``nothing`` has the fields that make a copy of a row invisible."""
     fields = [field for field, _ in sides]
     there = {tuple(row[field] for field in fields) for row in rows}
     every = itertools.product(*(present(rows, field, order) for field, order in sides))
@@ -224,23 +224,23 @@ def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[Any]]) 
 
 
 def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:
-    """Bars of rows with ``from`` and ``to``."""
+    """Bars over bins, from rows with ``from`` and ``to``."""
     axis = alt.Axis(tickCount=5)
     x = alt.X("from:Q", bin="binned", title=title, scale=scale, axis=axis)
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(binSpacing=1)
     return bars.encode(x=x, x2="to:Q", **encodings)
 
 
-# Of an axis that shows shares
+# The scale of an axis for shares
 SHARE = alt.Scale(domain=[0, 1])
 
 
 def layered(rows: list[Row], *charts: alt.Chart) -> Panel:
-    """Charts over each other that have their rows in common."""
+    """Charts on top of each other that share their rows."""
     return alt.layer(*charts, data=alt.InlineData(values=rows))
 
 
 def rounded(value: float) -> float:
-    """Six digits, three more than a figure shows; what is below 1, such as a density, stays so."""
+    """Round to six digits, three more than figures show; a value below 1 does not become 1."""
     short = float(f"{value:.6g}")
     return value if short == 1 else short

@@ -10,7 +10,7 @@ from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 
 def report_parser() -> argparse.ArgumentParser:
-    """Of the command's options."""
+    """Return the parser of the command's options."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax report",
         description="Draws an analysis as one HTML file that opens without a network: every head of "
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> None:
     inputs |= {f"the ablation {path}": path for path in options.ablation}
     refuse_inputs([output, *tables], inputs)
     refuse_inputs(tables, {"the report itself": options.output})
-    # Here, because they need the extra and torch: the command's help does not
+    # Imported here because they need torch and the extra [report], unlike the command's help
     from fairseq_entmax.analysis import document
     from fairseq_entmax.analysis.report import figures
     from fairseq_entmax.analysis.report.ablation_table import with_ablations
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _check_measure(name: str | None, known: list[str]) -> None:
     if name is not None and name not in known:
-        # Of families such as weight@-4 to weight@4 one is enough to show the form
+        # One name shows the form of a family such as weight@-4 to weight@4
         families = {one.partition("@")[0]: one for one in reversed(known)}
         shown = ", ".join(reversed(families.values()))
         raise ValueError(f"--measure got '{name}': this analysis has {shown}")

@@ -1,4 +1,4 @@
-"""The papers' figures, drawn from an analysis, and what else can be written as files."""
+"""The papers' figures, drawn from an analysis, and other figures that can be written as files."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _DRAWN = (
 
 
 def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> list[Figure]:
-    """Every figure that the analysis has numbers for, each with a name of its own."""
+    """Every figure that the analysis has numbers for, each with a unique name."""
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
     return drawn + ([*bleu_by_heads(pruning), *remaining_heads(pruning)] if pruning else [])
 
 
 def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
-    """What can be written as files: the figures of the page, grids and attention maps."""
+    """All figures that can be written as files: those of the page, grids and attention maps."""
     return [
         *(Drawable(figure.name, True, partial(copy.copy, figure)) for figure in shown),
         *figures_grids.grids(analysis),
@@ -53,13 +53,13 @@ def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
 
 
 def chosen(drawables: Sequence[Drawable], names: str | None) -> list[Drawable]:
-    """Those of some names with commas between them, as in a shell; without names the usual ones."""
+    """Select by comma-separated names with a shell's wildcards; None selects the usual ones."""
     if names is None:
         return [one for one in drawables if one.is_usual]
     patterns = [part.strip() for part in names.split(",")]
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(one.name, pattern) for one in drawables):
-            # Those first that begin likewise
+            # First those that begin in the same way
             there = sorted(drawables, key=lambda one: one.name[:4] != pattern[:4])
             more = f" and {len(there) - _NAMED} more" * (len(there) > _NAMED)
             raise ValueError(
@@ -84,7 +84,7 @@ def figure_files(
     formats: Sequence[str],
     overwrite: bool,
 ) -> dict[Path, tuple[Drawable, str]]:
-    """The files of figures, ``NAME.FORMAT``, checked before anything is drawn."""
+    """The files of figures, ``NAME.FORMAT``, which are checked before anything is drawn."""
     if not os.fspath(directory):
         raise ValueError("--figures got '': give the folder for the figures' files")
     folder = Path(directory)
@@ -97,12 +97,12 @@ def figure_files(
 
 
 def drawn(files: Dictionary[Path, tuple[Drawable, str]]) -> dict[Path, bytes]:
-    """What goes into each file."""
+    """Draw the content of each file."""
     contents = {}
     specs: dict[str, dict[str, Any]] = {}
     for file, (figure, name) in watched(files.items(), "figures", unit="files"):
         if figure.name not in specs:
-            # The files of a figure follow each other: one specification at a time
+            # A figure's files follow each other, so only one specification is kept
             specs = {figure.name: figure.draw().for_paper()}
         contents[file] = _DRAW[name](specs[figure.name])
     return contents

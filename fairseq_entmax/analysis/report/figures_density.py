@@ -12,13 +12,13 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 
 def sparse_models(analysis: Analysis) -> list[str]:
-    """The models whose density is not 1 everywhere, whatever their mappings say."""
+    """The models with a density other than 1 in some head, whatever their mappings are."""
     heads = charts.heads_of(analysis)
     return list(dict.fromkeys(place["model"] for place, head in heads if head["density"] != 1))
 
 
 def density_distribution(analysis: Analysis) -> list[Figure]:
-    """Share of the pairs of a head and a sentence with a density in each bin."""
+    """A histogram of density over all pairs of a head and a sentence."""
     names = sparse_models(analysis)
     sums: dict[tuple[str, str], list[int]] = {}
     for place, head in charts.heads_of(analysis):
@@ -68,7 +68,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
 
 
 def density_by_layer(analysis: Analysis) -> list[Figure]:
-    """The heads of each layer from sparse to dense; a line joins those of the same rank."""
+    """The heads of each layer from sparse to dense; a line joins heads of the same rank."""
     names = sparse_models(analysis)
     layers: dict[tuple[str, str, int], list[Row]] = {}
     for place, head in charts.heads_of(analysis):
@@ -98,11 +98,11 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("density:Q", scale=charts.SHARE, axis=alt.Axis(tickCount=3, format=".1f")),
         color=charts.model_colour(charts.model_names(analysis)),
     )
-    # Of the heads' mappings, such as alpha
+    # Values of the heads' mappings, such as alpha
     shown = [number for number in declared(analysis) if number.place[0] == "values"]
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
-        # Three digits would make 1 of what is nearly 1
+        # With three digits, a value just below 1 would read 1
         tooltip=charts.head_tooltip(
             ("density:Q", "density", ".5~f"),
             *((f"value_{one.name}:Q", one.title, ".3f") for one in shown),
@@ -114,7 +114,7 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
 
 
 def diversity_by_layer(analysis: Analysis) -> list[Figure]:
-    """Jensen-Shannon divergence between the heads of a layer, a line a model."""
+    """Jensen-Shannon divergence between the heads of a layer, with a line per model."""
     rows = [
         {
             **{"model": model["name"], "attention": entry["attention"], "layer": entry["layer"]},
@@ -137,7 +137,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
         color=charts.model_colour(names, charts.top_legend()),
     )
-    # By its place: by its name dashes would share a legend with the shapes, and dash their outlines
+    # By place, not name: else dashes would share the shapes' legend and dash the outlines there
     dashes = charts.value_scale(range(len(names)), charts.DASHES)
     dash = alt.StrokeDash("place:N", scale=dashes, legend=None)
     lines = base.mark_line().encode(strokeDash=dash)
@@ -150,9 +150,9 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
 
 
 def _of_softmax(analysis: Analysis, shown: list[str]) -> str:
-    """What there is to say of models that are left out, and of softmax that is not."""
+    """Sentences on models that are left out, and on zeros of softmax in those that are shown."""
     left_out = " Models whose density is 1 everywhere are left out."
-    # Whoever knows softmax takes a density below 1 for a mistake
+    # Readers who know softmax would take a density below 1 for a mistake
     underflow = (
         " Softmax's weights are above zero in exact arithmetic; scores more than about 100 apart "
         "underflow to zeros in float32."

@@ -1,4 +1,4 @@
-"""Layers by heads, coloured by a measure: the page's overview, and the same as files."""
+"""Grids of layers by heads, coloured by a measure, for the page's overview and as files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairseq_entmax.analysis.report.payload import copies, measures_of, values_o
 from fairseq_entmax.attentions import ATTENTIONS
 
 _HEAD = 34  # pixels
-# On cells, whatever the page's colours
+# Text and frames on cells, whatever the page's colours
 _INK = "#14161a"
 _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
 
 
 def grids(analysis: Analysis) -> Iterator[Drawable]:
-    """A grid for each measure of all models, and of each alone; usual are those of main measures."""
+    """A grid per measure for all models, and per model; usual: main measures of all models."""
     models = charts.model_names(analysis)
     for number in measures_of(analysis):
         name = file_name(number)
@@ -32,7 +32,7 @@ def grids(analysis: Analysis) -> Iterator[Drawable]:
 
 
 def file_name(number: Number) -> str:
-    """Such as ``grid_density``, ``grid_weight_minus4``."""
+    """The name of a grid's file, such as ``grid_density`` or ``grid_weight_minus4``."""
     name = number.name
     for sign, word in _SIGNS.items():
         name = name.replace(sign, word)
@@ -52,7 +52,7 @@ def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) 
         "value:Q",
         scale=alt.Scale(domain=list(ends if is_scale else (ends[0] - 1, ends[1] + 1))),
         title=number.title,
-        # Of one number everywhere there is no scale to explain
+        # If all values are equal, there is no scale to explain
         legend=_legend(values=list(ends), format=".3~g") if is_scale else None,
     )
     chart = _chart(analysis, models, color).properties(description=caption)
@@ -64,8 +64,8 @@ def _legend(**options: Any) -> alt.Legend:
 
 
 def page_charts(analysis: Analysis) -> dict[str, Any]:
-    """Specifications whose rows the page's script gives: of its overview, for which it also gives
-    title and scale of the colours and says which head is ``chosen``, and of a head's details."""
+    """Specifications of the overview and of a head's details. The page's script adds the rows and,
+    in the overview, the title and scale of the colours and the ``chosen`` head."""
     color = alt.Color("value:Q", scale=alt.Scale(domain=[0, 1]), title="", legend=_legend())
     overview = _chart(analysis, charts.model_names(analysis), color, is_page=True)
     overview = overview.add_params(alt.param(name="chosen", value=""))
@@ -86,7 +86,7 @@ def page_charts(analysis: Analysis) -> dict[str, Any]:
 
 
 def _rows(analysis: Analysis, models: Sequence[str], number: Number, digits: int) -> Iterator[Row]:
-    """A row for each place; where there is no head, without a text."""
+    """A row for each place; places without a head have no text."""
     there = {
         (model["name"], layer["attention"], layer["layer"], head["head"]): (head, layer)
         for model in analysis["models"]
@@ -110,7 +110,7 @@ def _rows(analysis: Analysis, models: Sequence[str], number: Number, digits: int
 
 
 def _sides(analysis: Analysis, models: Sequence[str]) -> tuple[list[str], list[int], list[int]]:
-    """The attentions, layers and numbers of heads that some of the models have."""
+    """The attentions and layers of the models, and all numbers of heads up to the largest."""
     entries = [
         layer
         for model in analysis["models"]
@@ -126,7 +126,7 @@ def _sides(analysis: Analysis, models: Sequence[str]) -> tuple[list[str], list[i
 def _chart(
     analysis: Analysis, models: Sequence[str], color: alt.Color, is_page: bool = False
 ) -> alt.FacetChart:
-    """A panel for each attention of each model, all of one size."""
+    """A panel for each attention of each model, all of the same size."""
     attentions, layers, heads = _sides(analysis, models)
     bands: dict[str, Any] = {"paddingInner": 0.05, "paddingOuter": 0}
     base = alt.Chart().encode(

@@ -63,7 +63,7 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
             "value:Q", scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2]), legend=None
         ),
     )
-    # In the text's colour, which the page chooses: one that is read on a square and beside it
+    # In the page's text colour, which is legible both on a square and beside it
     numbers = base.mark_text(fontSize=10).encode(text="head:O")
     measures = list(_TITLES.values())
     size = (columns * _CELL, ranks * _CELL)
@@ -72,7 +72,7 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
 
 
 def functions_by_model(analysis: Analysis) -> list[Figure]:
-    """How many encoder heads of each model have which function, from many heads to few."""
+    """The encoder heads of each model by function, from models with many heads to few."""
     counts: Counter[tuple[str, str]] = Counter()
     for place, head in charts.heads_of(analysis):
         if place["attention"] == ENCODER_SELF and head["gate"] != 0:
@@ -101,7 +101,7 @@ def functions_by_model(analysis: Analysis) -> list[Figure]:
 
 
 def _frequent(analysis: Analysis) -> tuple[dict[str, Row], str]:
-    """The most frequent relations, and what there is to say of the others."""
+    """The most frequent relations, and a sentence if there are others."""
     known = (analysis["annotations"] or {}).get("relations") or {}
     shown = dict(sorted(known.items(), key=lambda item: -item[1]["count"])[:MOST_RELATIONS])
     others = f" The {len(shown)} most frequent relations are shown."
@@ -109,7 +109,7 @@ def _frequent(analysis: Analysis) -> tuple[dict[str, Row], str]:
 
 
 def dependency_offsets(analysis: Analysis) -> list[Figure]:
-    """Where the dependents of each relation stand, from their heads."""
+    """The positions of the dependents of each relation, relative to their heads."""
     relations, others = _frequent(analysis)
     rows: list[Row] = [
         {"relation": name, "offset": int(offset), "share": charts.rounded(share)}
@@ -160,7 +160,7 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     points = points.encode(
         x=alt.X("accuracy:Q", scale=charts.SHARE, axis=alt.Axis(format="%", tickCount=5)),
         y=y,
-        # Below each other: models that agree would hide each other
+        # One below the other, because models that agree would hide each other
         yOffset=alt.YOffset("model:N", sort=list(names), scale=alt.Scale(paddingOuter=0.5)),
         color=charts.model_colour(names, charts.top_legend()),
         shape=charts.model_shape(names),

@@ -15,40 +15,39 @@ from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Ro
 from fairseq_entmax.analysis.report.labels import in_places
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
-# Pixels: of a weight, and what the tokens beside a map take
+# In pixels: the side of a weight's cell, and the space for tokens beside a map
 _WEIGHT, _TOKENS = 16, 80
 _ZERO, _ZERO_LINE, _MARKED = "#ececea", "#8f8f8a", charts.COLOURS[1]
-# Of the groups of a row that are in several places; then they begin anew
+# Marks of a row's groups that are in several places; they repeat after the last
 MARKS = ("circle", "triangle-up", "square", "diamond", "triangle-down")
-# Lines through a square from corner to corner, which meet those of its neighbours: Vega has no
-# patterns
+# Diagonal lines through a square, which meet those of its neighbours, because Vega has no patterns
 _HATCH = "M-1,1L1,-1M-1,0L0,-1M0,1L1,0"
 
 
 class _Place(NamedTuple):
-    """A layer of a model's attention on a sentence, with the numbers of its heads."""
+    """One attention layer of a model on a sentence, with the numbers of its heads."""
 
     model: str
     item: Row
     heads: list[int]
 
     def map_of(self, head: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights and groups, each ``(queries, keys)``."""
+        """The weights and, if any, the groups of a head, each ``(queries, keys)``."""
         place = self.heads.index(head)
         groups = decoded_groups(self.item)
         return decoded(self.item)[place], None if groups is None else groups[place]
 
 
 def maps(analysis: Analysis) -> Iterator[Drawable]:
-    """``map_SENTENCE_ATTENTION_LAYER_HEAD`` of all models that have the head, and of each alone.
+    """``map_SENTENCE_ATTENTION_LAYER_HEAD`` for all models that have the head, and for each alone.
 
-    Usual is of the first sentence and each attention the most confident head."""
+    Usual is, for the first sentence, the most confident head of each attention."""
     suffixes = charts.model_suffixes(charts.model_names(analysis))
     for attention in ATTENTIONS:
         usual = _most_confident(analysis, attention)
         for number, entry in enumerate(analysis["maps"]):
             places = _places(analysis, entry, attention)
-            # With the model's number where each has a text of its own
+            # With the model's number if each model has its own text
             writer = entry.get("model")
             tag = f"{entry['sentence']}{'' if writer is None else f'by{writer}'}_{attention}"
             for layer, head in sorted({(p.item["layer"], h) for p in places for h in p.heads}):
@@ -88,7 +87,7 @@ def _most_confident(analysis: Analysis, attention: str) -> tuple[int, int] | Non
 
 
 def _sides(entry: Row, attention: str) -> tuple[list[str], list[str]]:
-    """The tokens that look, and those that are looked at; of cross-attention what is predicted."""
+    """The tokens of queries and of keys; in cross-attention, queries are the predicted tokens."""
     down = {ENCODER_SELF: "source", CROSS: "targets"}.get(attention, "queries")
     across = "queries" if attention == DECODER_SELF else "source"
     return entry[down], entry[across]
@@ -114,7 +113,7 @@ def _map(entry: Row, head: int, name: str, places: Sequence[_Place]) -> Figure:
     chart = alt.layer(*_weights(x, y), data=alt.NamedData("rows"))
     width, height = _WEIGHT * len(keys), _WEIGHT * len(queries)
     made = charts.wrapped(chart, rows, caption, "panel", panels, (width, height), between=_TOKENS)
-    # Each with its own tokens: the last line of panels may be shorter than those above
+    # Each panel has its own axes, as the last line of panels may be shorter than those above
     zeros = alt.TitleParams(
         "hatched: exactly 0", anchor="start", fontSize=12, fontWeight="normal", offset=8
     )
@@ -130,7 +129,7 @@ def _of_groups(rows: Sequence[Row]) -> str:
 
 
 def _axis(tokens: Sequence[str], is_falling: bool = False, **axis: Any) -> dict[str, Any]:
-    """With a token in the middle of each unit."""
+    """An axis with a token in the middle of each unit."""
     labels = alt.Axis(
         values=[place + 0.5 for place in range(len(tokens))],
         labelExpr=in_places(tokens),
@@ -146,7 +145,7 @@ def _axis(tokens: Sequence[str], is_falling: bool = False, **axis: Any) -> dict[
 
 
 def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
-    """Layers: exact zeros, hatched, weights, outlines of runs, marks of what is equal apart."""
+    """The layers: hatched exact zeros, weights, outlines of runs, marks of equal weights apart."""
     base = alt.Chart().transform_calculate(
         below="datum.query + 1", x="(datum.from + datum.to) / 2", y="datum.query + 0.5"
     )
@@ -154,7 +153,7 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
     points = base.encode(x=alt.X("x:Q", **x), y=alt.Y("y:Q", **y))
     colour = alt.Color(
         "weight:Q",
-        # Not linear, so that small weights are seen; as in the page's maps
+        # Not linear, so that small weights are visible, as in the page's maps
         scale=alt.Scale(type="sqrt", domain=[0, 1]),
         legend=alt.Legend(
             title="weight", orient="top", values=[0.01, 0.25, 1], format=".2~f", gradientLength=120
@@ -178,10 +177,10 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
 
 
 def map_rows(weights: np.ndarray, groups: np.ndarray | None, is_causal: bool) -> Iterator[Row]:
-    """A row for each run of neighbours of equal weight, each key alone, and each exact zero.
+    """A row for each run of neighbours of equal weight, each other key, and each exact zero.
 
-    Weights and, where the mapping makes some, numbers of groups are ``(queries, keys)``. Of keys
-    behind a query that is causal there are no rows."""
+    ``weights`` and, if the mapping makes groups, their numbers ``groups`` are ``(queries, keys)``.
+    In causal attention, keys behind the query have no rows."""
     numbers = np.zeros(weights.shape, int) if groups is None else groups.astype(int)
     for query, (row, members) in enumerate(zip(weights, numbers, strict=True)):
         seen = query + 1 if is_causal else len(row)

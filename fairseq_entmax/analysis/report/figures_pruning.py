@@ -1,4 +1,4 @@
-"""BLEU, attentions and layers against the heads that are left (Voita et al. 2019, figures 7 to 10)."""
+"""BLEU, and heads by attention and layer, by heads left (Voita et al. 2019, figures 7 to 10)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS = ("baseline", "continued", "pruned", "scratch")
 
 
 def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
-    """One panel for the encoder's budgets, one for those of all attentions."""
+    """BLEU against heads left: a panel for pruned encoders, and one for all attentions pruned."""
     rows = [row for panel in (ENCODER, ALL) for row in _panel(pruning, panel)]
     if not rows:
         return []
@@ -50,7 +50,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         shape=alt.Shape(
             "kind:N",
             scale=charts.value_scale(KINDS, charts.SHAPES),
-            # Neither lost on white nor on black
+            # Visible on white and on black
             legend=charts.top_legend(
                 title="model", symbolFillColor="gray", symbolStrokeColor="gray"
             ),
@@ -65,7 +65,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
 
 
 def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
-    """The rows of one panel; the unpruned models are in both. None where nothing was pruned."""
+    """The rows of one panel; the unpruned models are in both. No rows if nothing was pruned."""
     counted = (ENCODER_SELF,) if panel == ENCODER else ATTENTIONS
     rows = []
     for row in pruning:
@@ -85,7 +85,7 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
 
 
 def remaining_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
-    """How many heads each attention, and each layer of it, has left of how many in all."""
+    """The heads left in each attention, and in each of its layers, against those left in all."""
     rows: list[Row] = [
         {
             "mapping": row["mapping"],
@@ -125,8 +125,8 @@ _NUMBERS = {"BLEU": float, "parameters": int, "sentences/s": float, "speed": flo
 
 
 def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows of the ``pruning.tsv`` of a recipe, its columns by name; the heads left in each layer are
-    at the names of the attentions."""
+    """Read the rows of a recipe's ``pruning.tsv``, with columns by name. The columns of attentions
+    become lists of the heads left in each layer."""
     lines = list(read_lines(str(path)))
     if not lines or tuple(lines[0].split("\t")) != COLUMNS:
         raise ValueError(
@@ -145,7 +145,7 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _read(row: dict[str, Any]) -> dict[str, Any]:
-    for attention in ATTENTIONS:  # a sum with the heads of each layer, such as 3 (2,1,0)
+    for attention in ATTENTIONS:  # the sum, and the heads of each layer, such as 3 (2,1,0)
         heads = row[attention].partition("(")[2].removesuffix(")")
         row[attention] = list(map(int, heads.split(",")))
     return row | {column: kind(row[column]) for column, kind in _NUMBERS.items()}

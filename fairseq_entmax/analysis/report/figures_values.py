@@ -16,13 +16,13 @@ from fairseq_entmax.mappings import PerHeadSpec, parse_mappings
 
 MOST_POINTS = 80
 BINS = 20
-# Of layers: from blue to orange, which everyone tells apart, past violet and magenta; no end is
-# lost on white or on black
+# Colours of layers: from blue to orange, which everyone can tell apart, by way of violet and
+# magenta. Both ends are visible on white and on black
 _RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
 
 
 def trajectories(analysis: Analysis) -> list[Figure]:
-    """One figure for each value that training recorded, and each model that it did so for."""
+    """One figure for each value that training recorded, and each model with such a record."""
     figures = []
     for name in dict.fromkeys(name for model in analysis["models"] for name in model["records"]):
         number = head_value(name)
@@ -43,10 +43,10 @@ def trajectories(analysis: Analysis) -> list[Figure]:
 
 
 def _rows(model: dict[str, Any], name: str) -> list[Row]:
-    """A row for each head that learns: its name and its values, which the chart takes apart."""
+    """A row for each head that learns: its name, and its values, which the chart flattens."""
     record = model["records"][name]
     step = -(-len(record) // MOST_POINTS)
-    # Counted from the end: the last value is the model's own
+    # Thinned from the end, so that the model's own value, the last, is kept
     course = record[::-1][::step][::-1]
     if course[0] is not record[0]:
         course = [record[0], *course]
@@ -102,7 +102,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
-    # A line is too thin to point at. Clipped: what hangs over a panel moves its title
+    # A line is too thin to point at. Clipped, because an overhang would move the panel's title
     targets = base.mark_line(strokeWidth=9, opacity=0.001, clip=True).encode(
         tooltip=[
             alt.Tooltip("attention:N"),
@@ -117,7 +117,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
 
 
 def ramp(number: int) -> list[str]:
-    """So many colours in order."""
+    """Return ``number`` colours, evenly spaced from first to last."""
     places = np.linspace(0, len(_RAMP) - 1, number)
     channels = [np.interp(places, range(len(_RAMP)), one) for one in zip(*_RAMP, strict=True)]
     colours = zip(*channels, strict=True)
@@ -125,7 +125,7 @@ def ramp(number: int) -> list[str]:
 
 
 def _words(number: Number) -> str:
-    """What the values mean: behind the colon, where the meaning has one."""
+    """What the values mean: the meaning behind its colon, if it has one."""
     return number.meaning.rpartition(": ")[2]
 
 
@@ -134,11 +134,11 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
 
 
 def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
-    """Which heads of a layer learn a value that one of them learns, by the text of their mappings."""
+    """Which heads of a layer learn a value, by the text of their mappings; at least one does."""
     if mapping is not None and "|" in mapping:
         try:
             (spec,) = parse_mappings(mapping)
-        except ValueError:  # of a mapping that is registered elsewhere
+        except ValueError:  # a mapping that is not registered here
             spec = None
         if isinstance(spec, PerHeadSpec) and len(spec.heads) == heads:
             return [name in one.build().learned for one in spec.heads]
@@ -146,7 +146,7 @@ def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
 
 
 def histograms(analysis: Analysis) -> list[Figure]:
-    """How many heads learned which number, in twentieths of its range, a figure for each value."""
+    """A histogram of the heads for each learned value, in twentieths of its range."""
     values: dict[str, list[tuple[str, str, float]]] = {}
     for model in analysis["models"]:
         for entry in model["attentions"]:
@@ -164,11 +164,11 @@ def histograms(analysis: Analysis) -> list[Figure]:
 
 
 def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, float]]) -> Figure:
-    """Of values with their model and attention."""
+    """The histogram of values, which are given with their model and attention."""
     known = [value for _, _, value in values]
     low, high = number.range or (min(known), max(known))
     width = (high - low or 1) / BINS
-    # A value on the border of two bins is in the upper one, whatever float makes of it
+    # A value on the border of two bins goes into the upper one, despite rounding errors
     bins: Counter[tuple[str, str, int]] = Counter(
         (model, attention, min(int((value - low) / width + 1e-9), BINS - 1))
         for model, attention, value in values
@@ -188,7 +188,7 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         "(after Correia et al. 2019, figure 3)."
     )
     names, most = charts.model_names(analysis), max(bins.values())
-    # Whole numbers alone, five or so: of few heads Vega would mark halves between them
+    # About five whole numbers: for few heads, Vega would also mark halves
     axis = alt.Axis(values=list(range(0, most + 1, -(-most // 5))), format="d")
     rows = charts.completed(rows, {"heads": 0}, ("model", names), ("attention", ATTENTIONS))
     chart = charts.binned_bars(

@@ -1,4 +1,4 @@
-"""What a report found, in a few sentences for each model."""
+"""The findings of a report in a few sentences per model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Heads = list[tuple[str, dict[str, Any]]]
 
 
 def in_short(analysis: dict[str, Any]) -> list[tuple[str, str]]:
-    """The name of each model, and what was found of its heads; nothing of sentences of one's own."""
+    """The name and the findings of each model; nothing for the user's own sentences."""
     if analysis["data"].get("own"):
         return []
     return [(model["name"], " ".join(_found(model))) for model in analysis["models"]]
@@ -56,7 +56,7 @@ def _dispensable(removed: Heads) -> str:
     idle = [(name, head) for name, head in removed if not head["significant"]]
     if len(idle) == len(removed):
         return "No head that was removed alone changed a score significantly, so no one tells which could go."
-    # By the first score, which all of them have
+    # By the first score; all of these heads have it
     idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])
     such = f", and could go first, such as {named}" if idle else ""

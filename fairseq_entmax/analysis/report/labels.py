@@ -1,4 +1,4 @@
-"""Names and tokens beside figures, as expressions of Vega, and numbers for people."""
+"""Labels of figures as Vega expressions, and numbers formatted for display."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-# Pixels: a letter of a panel's title, on average
+# The average width of a letter in a panel's title, in pixels
 _LETTER = 7.2
 
 
 def lines_of(name: str, length: float) -> list[str]:
-    """A name, such as ``entmax:tv=learned+softmax``, in lines that are no longer than so many
-    pixels, ten letters at least, broken behind signs such as ``+``."""
+    """Break a name, such as ``entmax:tv=learned+softmax``, into lines of at most ``length`` pixels
+    (but at least ten letters), if possible after signs such as ``+``."""
     most = max(10, int(length / _LETTER))
     lines = [""]
     for part in re.findall(r"[^-_+:=./,; ]*[-_+:=./,; ]?", name):
@@ -26,8 +26,8 @@ def lines_of(name: str, length: float) -> list[str]:
 
 
 def expression_of(value: str | Sequence[Any]) -> str:
-    """Strings, in lists or alone, as an expression of Vega: as JSON, but for the string "if", which
-    Vega 6 takes for its function where it is no key."""
+    """Strings, alone or in lists, as a Vega expression: JSON, except for the string "if", which
+    Vega 6 takes for its function unless it is a key."""
     if isinstance(value, str):
         return '"i"+"f"' if value == "if" else json.dumps(value)
     return f"[{', '.join(map(expression_of, value))}]"
@@ -41,12 +41,12 @@ def in_lines(names: Sequence[str], length: float) -> str:
 
 def in_places(tokens: Sequence[str]) -> str:
     """The ``labelExpr`` of an axis with a token in the middle of each unit."""
-    # SentencePiece's mark of a word's start is in few fonts
+    # Few fonts have SentencePiece's mark for the start of a word
     return f"{expression_of([token.replace('▁', '_') for token in tokens])}[floor(datum.value)]"
 
 
 def decimal(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals, a dash for none; only 0 and 1 read 0 and 1, as on the page."""
+    """Format a number, None as a dash; as on the page, only 0 and 1 themselves read 0 and 1."""
     if value is None:
         return "–"
     text = f"{value:.{digits}f}"

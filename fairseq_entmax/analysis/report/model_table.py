@@ -11,10 +11,10 @@ Model = dict[str, Any]
 
 
 def model_columns(analysis: dict[str, Any]) -> list[tuple[str, str, list[Any]]]:
-    """The title of each column, its style in ``STYLES`` of ``summary.js``, and its values."""
+    """Each column's title, its style in ``STYLES`` of ``summary.js``, and its values."""
     models, is_labelled = analysis["models"], analysis["data"].get("kind") == "labelled"
     loss = "Loss of its text (nats a token)" if "search" in analysis else "Loss (nats a token)"
-    # A field, or a number in one, which a column is left out without; or what works values out
+    # A function of the model; or a field, or a number in one: no column if no model has the field
     columns: list[tuple[str, str, str | Callable[[Model], Any]]] = [
         ("Model", "text", "name"),
         ("Architecture", "text", "architecture"),

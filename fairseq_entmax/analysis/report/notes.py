@@ -1,4 +1,4 @@
-"""What a report says of how its numbers came about, and of what they do not show."""
+"""The report's notes on how its numbers were obtained, and on what they do not show."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fairseq_entmax.analysis.measures import importance_measures
 
 Row = dict[str, Any]
 
-# From where on the order of heads at the end is said to be that of the start
+# Correlations from which heads are said to keep their initial order, largely or in part
 FOLLOWS, LEFT = 0.7, 0.3
 
 
 def chosen_text(analysis: dict[str, Any]) -> str | None:
-    """How the sentences of maps were chosen; None where the document does not say, or has none."""
+    """How the sentences of maps were chosen; None if the document does not say, or has no maps."""
     chosen, number = analysis.get("chosen"), len(analysis["maps"])
     if chosen is None or not number:
         return None
     if chosen["by"] == "asked":
         return "The sentences were asked for by --sentences."
     _, first, median, third, _ = chosen["lengths"]
-    # Of the side that is longer, as they were chosen by it
+    # The longer side, because sentences were chosen by its length
     shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
     tokens = " to ".join(map(str, sorted({min(shown), max(shown)})))
     side = "" if analysis["data"].get("kind") else " (the longer side counts)"
@@ -35,7 +35,7 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
-    """Of how many sentences relevance and the gradient are in each model, and how sure that is."""
+    """How many sentences relevance and gradient are based on in each model, and their errors."""
     rows = []
     for measure in importance_measures():
         for number, model in enumerate(analysis["models"]):
@@ -60,14 +60,13 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
 
 
 def courses(analysis: dict[str, Any]) -> list[Row]:
-    """Whether the order of heads at the end is that of the start, by model and learned value, in
-    numbers and ``text``."""
+    """Whether heads keep their initial order, by model and learned value: numbers and ``text``."""
     return [row for number, model in enumerate(analysis["models"]) for row in _of(number, model)]
 
 
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
     for name, record in model["records"].items():
-        # A fixed one may have risen to its place
+        # A fixed value may be in the record as well, because it rose from softmax
         learned = {
             (layer["attention"], str(layer["layer"]))
             for layer in model["attentions"]
@@ -100,7 +99,7 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
 
 
 def _with_layers(line: dict[str, Any], layers: set[tuple[str, str]]) -> dict[str, Any]:
-    """A line of a record, of these layers alone."""
+    """Restrict a line of a record to some layers."""
     values = {
         attention: {layer: one for layer, one in found.items() if (attention, layer) in layers}
         for attention, found in line["values"].items()
@@ -119,7 +118,7 @@ def _meaning(compared: RankCorrelation) -> str:
             f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}{closely}: they "
             f"have no order among them, and the correlation says little."
         )
-    # Drawn at random, or given by a checkpoint that training started from: the record does not say
+    # The start was drawn at random or came from a checkpoint: the record does not say which
     if value >= FOLLOWS:
         return (
             f"The heads are in much the order of {name} in which this training started: a high or a "

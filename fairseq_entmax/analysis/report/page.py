@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.report.figures_grids import page_charts
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
-# In this order they make one script: what is used stands before what uses it
+# Joined in this order into one script, so that names are defined before they are used
 SCRIPTS = (
     *("data.js", "colours.js", "elements.js", "charts.js", "summary.js", "evidence.js"),
     *("overview.js", "details.js", "heads.js", "weights.js", "map.js", "maps.js"),
@@ -29,11 +29,11 @@ SCRIPTS = (
 def render_page(
     analysis: dict[str, Any], figures: Sequence[Any] = (), measure: str | None = None
 ) -> str:
-    """The whole page: text, style, script, data and the library that draws the charts.
+    """Render the whole page: text, style, script, data and the library that draws the charts.
 
-    The same analysis gives the same page. A content security policy in it forbids the
-    browser to load anything, to send forms, and to run any script but the page's own two.
-    ``measure`` is what the overview shows first; None takes the first that tells heads apart."""
+    The same analysis gives the same page. Its content security policy forbids the browser to load
+    anything, to send forms, and to run any script except the page's own two. The overview first
+    shows ``measure``; None takes the first measure that differs between heads."""
     library = _library()
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
@@ -56,7 +56,7 @@ def render_page(
         "library": library,
         "script": script,
     }
-    # One pass: what is put in is not searched for places again
+    # One pass, so that inserted text is not searched for placeholders
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template("page.html"))
 
 
@@ -65,7 +65,7 @@ def _template(name: str) -> str:
 
 
 def _hash(script: str) -> str:
-    """Of a script's text, as a content security policy names it."""
+    """The hash of a script's text, in the form of a content security policy."""
     digest = hashlib.sha256(script.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
@@ -79,9 +79,9 @@ def _json(value: Any) -> str:
 @functools.cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script."""
-    # The figures are in the language of Altair's release, "v6.4.1" such as
+    # The release of Vega-Lite that Altair's figures are written for, such as "v6.4.1"
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
-    # Only strings and regular expressions can hold the end tag, and there this means the same.
-    # A browser reads every end of a line as \n, and its hash is of what it reads
+    # The end tag can only be in strings and regular expressions, where the escape means the same.
+    # A browser reads every line end as \n, and hashes what it reads
     return re.sub(r"\r\n?", r"\n", bundle).replace("</script", "<\\/script")

@@ -1,4 +1,4 @@
-"""What the report's page shows, taken from an analysis and made small for a browser."""
+"""The data of the report's page, taken from an analysis and made compact for a browser."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fairseq_entmax.analysis.report.model_table import model_columns
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.attentions import ATTENTIONS
 
-# Significant, of every number in the page: it rounds once more, and not the same way twice
+# Significant digits of the page's numbers: more than it shows, since it rounds them once more
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
-# Instead of how the sentences of maps were chosen
+# Shown instead of how the sentences of maps were chosen
 OF_USER = "The sentences are your own, as they were given to fairseq-entmax look."
 
 
@@ -36,7 +36,7 @@ def measures_of(analysis: dict[str, Any]) -> list[Number]:
 
 
 def values_of(analysis: dict[str, Any], number: Number) -> set[float]:
-    """The different values that heads have."""
+    """The distinct values that heads have."""
     values = {
         number.of(head, layer)
         for model in analysis["models"]
@@ -47,7 +47,7 @@ def values_of(analysis: dict[str, Any], number: Number) -> set[float]:
 
 
 def first_measure(analysis: dict[str, Any]) -> str | None:
-    """The name of the first number that tells heads apart, else of the first, if any."""
+    """The name of the first number that differs between heads, else of the first, if any."""
     known = measures_of(analysis)
     telling = [number for number in known if len(values_of(analysis, number)) > 1]
     return next((number.name for number in [*telling, *known]), None)
@@ -56,7 +56,7 @@ def first_measure(analysis: dict[str, Any]) -> str | None:
 def page_data(
     analysis: dict[str, Any], figures: Iterable[Any], charts: dict[str, Any], measure: str | None
 ) -> dict[str, Any]:
-    """The JSON that the page's script reads; the maps' weights stand beside it."""
+    """The JSON that the page's script reads, without the weights of maps, which are separate."""
     measures = measures_of(analysis)
     found = agreement.correlations(analysis)
     shown = ("name", "title", "meaning", "group", "range")
@@ -118,7 +118,7 @@ def _head(
 
 
 def copies(head: dict[str, Any], layer: dict[str, Any]) -> bool:
-    """Whether words are copied by a head of a layer."""
+    """Whether the model copies words by this head of the layer."""
     return head["head"] in layer.get("copy_heads", [])
 
 
@@ -128,7 +128,7 @@ def role_words(head: dict[str, Any], layer: dict[str, Any], analysis: dict[str, 
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
-    """The tokens of a sentence, and where each attention lies in its blocks of weights and groups."""
+    """The tokens of a sentence, and where each attention starts in the weights and groups."""
     start = grouped = 0
     models: list[list[dict[str, Any]]] = []
     for attentions in entry["models"]:
@@ -151,7 +151,7 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined_text(tokens: Sequence[str]) -> str:
-    """The text that subwords were cut from, without the end of sentence."""
+    """Join subwords into the original text, without the end of sentence."""
     words = [token for token in tokens if token != "</s>"]
     if any(token.startswith("▁") for token in words):
         return "".join(words).replace("▁", " ").strip()
@@ -159,9 +159,9 @@ def joined_text(tokens: Sequence[str]) -> str:
 
 
 def weights_block(entry: dict[str, Any]) -> str:
-    """Every weight of a sentence's maps in one byte, in the order of ``entry``: base64 of gzip."""
+    """The weights of a sentence's maps, a byte each, in the order of ``entry``: base64 of gzip."""
     parts = [
-        # In blocks, as there are several wide copies of each
+        # In blocks, because each needs several wider copies in memory
         shades(weights[start : start + BLOCK]).tobytes()
         for attentions in entry["models"]
         for item in attentions
@@ -172,8 +172,8 @@ def weights_block(entry: dict[str, Any]) -> str:
 
 
 def groups_block(entry: dict[str, Any]) -> str | None:
-    """The groups of equal weights of a sentence's maps, a byte a weight, likewise: of those
-    attentions and layers that have some; None without any."""
+    """Likewise the groups of equal weights of a sentence's maps, a byte per weight, for attentions
+    and layers that have groups; None if none has."""
     parts = [
         groups.tobytes()
         for attentions in entry["models"]
@@ -185,20 +185,20 @@ def groups_block(entry: dict[str, Any]) -> str | None:
 
 
 def _block(parts: Sequence[bytes]) -> str:
-    # Without a time in it, the same analysis gives the same page
+    # Without a timestamp, the same analysis gives the same page
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode("ascii")
 
 
 def shades(weights: np.ndarray) -> np.ndarray:
-    """Weights in [0, 1] as bytes, ``round(255 sqrt(weight))``; 0 for exact zeros alone.
+    """Encode weights in [0, 1] as bytes, ``round(255 sqrt(weight))``; only exact zeros become 0.
 
-    Read back as ``(byte / 255)^2``, a weight is off by at most ``sqrt(weight) / 255 + 1 / 510^2``."""
+    Decoded as ``(byte / 255)^2``, a weight is off by at most ``sqrt(weight) / 255 + 1 / 510^2``."""
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)
 
 
 def heads_csv(analysis: dict[str, Any]) -> str:
-    """A line for each head: its place, mapping, roles, and every number that stands alone."""
+    """A CSV line per head: its place, mapping, roles, and every number that is not in a group."""
     measures = [measure for measure in measures_of(analysis) if not measure.group]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

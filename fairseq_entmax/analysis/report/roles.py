@@ -1,10 +1,10 @@
-"""What a head does, in words, as far as its measures say so.
+"""The roles of a head in words, derived from its measures.
 
-A head has a role where a measure is clearly above what it would be by chance or by position
-alone; :func:`explanations` has the rules, in numbers, after Voita et al. 2019, sections 5.1 to 5.3,
-and Baan et al. 2019, section 5.3. From 50 arcs on the standard error of an accuracy is at most 7
-points. Of subword merging either share alone does not tell: a head that looks at the current token
-has the one over all words, one that looks at the previous token that over words of several."""
+A head has a role if a measure is clearly above what chance or position alone would give;
+:func:`explanations` gives the rules in numbers, after Voita et al. 2019, sections 5.1 to 5.3, and
+Baan et al. 2019, section 5.3. With 50 arcs or more, the standard error of an accuracy is at most 7
+points. Subword merging needs both of its shares: looking at the current token is enough for a high
+share over all words, and looking at the previous token for one over words of several subwords."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEARLY_ALL = 0.9
 
 
 def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    """The words of roles, each with what it takes for a head to be called so, in numbers."""
+    """The words for roles, each with the condition for it in numbers."""
     positional = _percent(settings["positional_share"])
     points, nearly_all = f"{100 * ABOVE_BASELINE:.0f} points", _percent(NEARLY_ALL)
     texts = {
@@ -58,17 +58,17 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
     return list(texts.items())
 
 
-# What a role is worth, from 0 to 1, and its words
+# The strength of a role, from 0 to 1, and its words
 _Role = tuple[float, str]
 
 
 def roles(
     head: dict[str, Any], analysis: dict[str, Any], attention: str, copy_chance: float | None = None
 ) -> list[str]:
-    """The roles of one head, the strongest first, roles by shape behind the others.
+    """The roles of one head, the strongest first; roles of shape follow the others.
 
-    ``copy_chance``: of its layer: how often a head that looks anywhere looks at the word said.
-    None on sentences of one's own, whose few queries say nothing of what a head does elsewhere."""
+    ``copy_chance``: how often a head of its layer would look at the word said by chance. On the
+    user's own sentences only ``closed`` is given: the few queries do not show any other role."""
     if head["gate"] == 0:
         return [CLOSED]
     if analysis.get("data", {}).get("own"):
@@ -85,7 +85,7 @@ def roles(
 
 
 def functions(head: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
-    """Which functions an encoder head has of those of Voita et al. 2019, section 5."""
+    """Which of the functions in Voita et al. 2019, section 5, an encoder head has."""
     has = {
         "positional": (head["positional"] or {}).get("offset") in (-1, 1),
         "syntactic": any(_relations(head, analysis)),
@@ -105,7 +105,7 @@ def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
     else:
         known = [(share, int(name)) for name, share in shares.items() if share is not None]
         share, offset = max(known, default=(0.0, 0))
-    # Source and target have places, but no token in common
+    # Source and target share positions, but no tokens
     what, here = ("position", "same") if attention == CROSS else ("token", "current")
     place = f"{what} {abs(offset)} {'back' if offset < 0 else 'ahead'}"
     if abs(offset) <= 1:
@@ -181,7 +181,7 @@ def _shape(head: dict[str, Any]) -> Iterator[_Role]:
 
 
 def _is_above(value: float, baseline: float) -> bool:
-    # What is rounded in the document may miss the border by its last digit
+    # A value rounded in the document may miss the border by its last digit
     return value - baseline >= ABOVE_BASELINE - 1e-6
 
 
