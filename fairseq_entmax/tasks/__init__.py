@@ -1,6 +1,6 @@
-"""Tasks that are registered with fairseq. Needs fairseq."""
+"""Tasks, which register themselves with fairseq. Needs fairseq."""
 
-# First, for its message where there is no fairseq
+# Imported first, as its error says what to install if fairseq is missing
 from fairseq_entmax import compat as compat
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask
 

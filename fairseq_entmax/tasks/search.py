@@ -1,8 +1,8 @@
-"""Beam search for summaries: fairseq's, with the penalties of OpenNMT-py.
+"""Beam search for summaries: fairseq's search with the penalties of OpenNMT-py.
 
-fairseq's loop is used as it is. What is added reaches it where it asks the models for the next
-word (:class:`CoverageEnsemble`), where it blocks repeated n-grams (:class:`RepeatedNgrams`), and
-when it is done (:class:`SummarySearch`).
+fairseq's loop does not change. The additions act where it asks the models for the next word
+(:class:`CoverageEnsemble`), where it blocks repeated n-grams (:class:`RepeatedNgrams`), and
+after it has ended (:class:`SummarySearch`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 AVERAGE, WU = "average", "wu"
 LENGTH_PENALTIES = (AVERAGE, WU)
-# Its place among the states of the first model, which fairseq reorders with the hypotheses
+# Its key in the incremental state of the first model, which is reordered with the hypotheses
 _COVERAGE = "entmax_coverage"
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What the search does beyond fairseq's; the defaults are fairseq's search."""
+    """What the search adds to fairseq's; the defaults add nothing."""
 
     length_penalty: str = AVERAGE
     coverage_penalty: float = 0.0  # beta of coverage_penalty()
@@ -36,9 +36,9 @@ class SearchSettings:
 
 
 def wu_penalty(length: int, alpha: float) -> float:
-    """What a hypothesis's log probability is divided by: ``((5 + length) / 6) ** alpha``.
+    """The divisor of a hypothesis's log probability: ``((5 + length) / 6) ** alpha``.
 
-    The length is that of its words with the end of the sentence.
+    The length counts its words and the end of the sentence.
 
     Source: Wu et al. 2016, *Google's Neural Machine Translation System*, equation 14.
     """
@@ -46,9 +46,9 @@ def wu_penalty(length: int, alpha: float) -> float:
 
 
 def coverage_penalty(coverage: Tensor) -> Tensor:
-    """How far source words were attended to more than once: ``sum_i max(coverage_i, 1) - 1``.
+    """The attention beyond 1 that source words got in all: ``sum_i max(coverage_i, 1) - 1``.
 
-    Padding, which is not attended to, adds nothing. ``coverage`` is the attention summed over the
+    Padding gets no attention and adds nothing. ``coverage`` is the attention summed over the
     steps, ``(..., source)``.
 
     Source: Gehrmann, Deng, Rush 2018, *Bottom-Up Abstractive Summarization*, section 5.
@@ -59,9 +59,9 @@ def coverage_penalty(coverage: Tensor) -> Tensor:
 class CoverageEnsemble(EnsembleModelWithAlignment):
     """Models whose log probabilities of the next word are lowered by the coverage penalty.
 
-    Each step lowers those of all words by what the penalty has grown by, times ``beta``: so a
+    Each step lowers those of all words by ``beta`` times the growth of the penalty. So a
     hypothesis's cumulative score is its log probability minus ``beta`` times its penalty so far.
-    The attention is what the decoders return, in the mean over the models.
+    The attention is the mean over the models of what their decoders return.
     """
 
     def __init__(self, models: Sequence[nn.Module], beta: float) -> None:
@@ -75,13 +75,13 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
         incremental_states: list[dict[str, Any]],
         temperature: float = 1.0,
     ) -> tuple[Tensor, Tensor]:
-        """Log probabilities of the next word, lowered, ``(hypotheses, words)``, and attention."""
+        """Lowered log probabilities of the next word, ``(hypotheses, words)``, and attention."""
         lprobs, attention = super().forward_decoder(
             tokens, encoder_outs, incremental_states, temperature
         )
         assert attention is not None
         state = incremental_states[0]
-        # In float32 at least: half precision would lose steps of a long summary
+        # In float32 at least: sums in half precision would lose steps of a long summary
         attention_now = attention.to(torch.promote_types(attention.dtype, torch.float32))
         before = state.get(_COVERAGE)
         before = torch.zeros_like(attention_now) if before is None else before
@@ -93,7 +93,7 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
     def reorder_incremental_state(
         self, incremental_states: list[dict[str, Any]], new_order: Tensor
     ) -> None:
-        """Select hypotheses, where finished sentences have left the batch too."""
+        """Select the states of hypotheses, coverage included."""
         super().reorder_incremental_state(incremental_states, new_order)
         state = incremental_states[0]
         if _COVERAGE in state:
@@ -101,13 +101,13 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
 
 
 class RepeatedNgrams(nn.Module):
-    """Forbids a hypothesis to repeat one of its n-grams, in place of fairseq's block.
+    """Forbids a hypothesis to repeat one of its n-grams; replaces fairseq's blocker.
 
-    fairseq's looks at the padding behind a hypothesis, not at its last words, and blocks nothing
+    fairseq's looks at the padding after a hypothesis, not at its last words, and blocks nothing
     unless its CUDA extension was built.
 
-    A word that a prefix forces, or beside which no other is possible, stays: the hypothesis
-    could not go on. N-grams with one of the words ``may_repeat`` may repeat.
+    A word that a prefix forces, or that is the only possible one, stays: without it the
+    hypothesis could not go on. N-grams with one of the words ``may_repeat`` may repeat.
 
     Source: Paulus, Xiong, Socher 2018, *A Deep Reinforced Model for Abstractive Summarization*,
     section 2.5; the exceptions are those of OpenNMT-py's ``ignore_when_blocking``.
@@ -123,7 +123,7 @@ class RepeatedNgrams(nn.Module):
     ) -> Tensor:
         """Set the log probabilities of words that would end a repeated n-gram to -inf, in place.
 
-        ``tokens`` are a start symbol, ``step`` words and padding; ``lprobs`` ``(hypotheses, words)``.
+        ``tokens`` has a start symbol, ``step`` words and padding; ``lprobs`` is ``(hypotheses, words)``.
         """
         if step < self.size:
             return lprobs
@@ -143,7 +143,7 @@ class RepeatedNgrams(nn.Module):
 
 
 class _Search:
-    """The part of :class:`SummarySearch` that any of fairseq's generators can have."""
+    """Mixin with the part of :class:`SummarySearch` that suits any of fairseq's generators."""
 
     model: Any
     repeat_ngram_blocker: Any
@@ -166,7 +166,7 @@ class _Search:
         """Hypotheses of each sentence of a batch, best first; arguments are fairseq's."""
         sentences = super().generate(*args, **kwargs)  # type: ignore[misc]
         if self.settings.length_penalty == WU:
-            # fairseq compares hypotheses of different lengths nowhere else: it takes the
+            # Only here are hypotheses of different lengths compared: fairseq's loop keeps the
             # first that end
             for hypotheses in sentences:
                 for hypothesis in hypotheses:
@@ -177,7 +177,7 @@ class _Search:
 
 
 class SummarySearch(_Search, SequenceGenerator):
-    """fairseq's search for the best hypotheses, as ``settings`` say; scores contain the penalties."""
+    """fairseq's search for the best hypotheses, with ``settings``; scores include the penalties."""
 
 
 class SummarySearchWithAlignment(_Search, SequenceGeneratorWithAlignment):

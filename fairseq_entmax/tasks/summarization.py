@@ -1,6 +1,6 @@
 """The task ``entmax_summarization``: fairseq's ``translation`` with a search for summaries."""
 
-# No annotations as text here: fairseq reads the types of a dataclass of options
+# No ``from __future__ import annotations``: fairseq reads the types of options at run time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from fairseq_entmax.tasks.search import (
 
 # A penalty larger than any log probability; products with it are finite in float32
 MOST_COVERAGE = 1e6
-# The penalty of a text of any length that fairseq takes is finite
+# Up to here the penalty is finite for any length of text that fairseq accepts
 MOST_LENPEN = 10.0
 
 
@@ -56,8 +56,8 @@ class EntmaxSummarizationTask(TranslationTask):
     """fairseq's ``translation`` with the beam search of OpenNMT-py for summaries.
 
     Data, training and checkpoints are those of ``translation``: a model trained with one task
-    generates with the other. The options of the search may also stand among the arguments of
-    :meth:`build_generator`, as ``--eval-bleu-args`` and fairseq's hub interface give them.
+    generates with the other. The options of the search may also be given as arguments of
+    :meth:`build_generator`, as by ``--eval-bleu-args`` and fairseq's hub interface.
     """
 
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
@@ -73,10 +73,10 @@ class EntmaxSummarizationTask(TranslationTask):
         extra_gen_cls_kwargs: dict[str, Any] | None = None,
         prefix_allowed_tokens_fn: Any = None,
     ) -> Any:
-        """Make what generates; fairseq's own where no option asks for more.
+        """Make the generator, which is fairseq's own if no option asks for more.
 
-        Arguments are those of fairseq's; ``--no-repeat-ngram-size`` alone takes the search of
-        this package too, as fairseq's ignores it without its CUDA extension.
+        Arguments are those of fairseq's method. ``--no-repeat-ngram-size`` alone also selects this
+        package's search, as fairseq's ignores it without its CUDA extension.
         """
         extra = dict(extra_gen_cls_kwargs or {})
         with compat.stopping_command():
@@ -87,7 +87,7 @@ class EntmaxSummarizationTask(TranslationTask):
             if is_search and not is_stock:
                 for model in models if settings.coverage_penalty else ():
                     layers = getattr(getattr(model, "decoder", None), "layers", ())
-                    # Other decoders than Transformers may have attention all the same
+                    # Decoders other than Transformers may have attention elsewhere
                     across = [
                         layer.encoder_attn for layer in layers if hasattr(layer, "encoder_attn")
                     ]
@@ -111,7 +111,7 @@ class EntmaxSummarizationTask(TranslationTask):
         )
 
     def _settings(self, args: Any) -> SearchSettings:
-        """What the arguments of a generator say, and the task's options where they are silent."""
+        """Settings from a generator's arguments, or from the task's options if not given there."""
         of_task, of_generator = _reader(self.cfg), _reader(args)
 
         def read(name: str) -> Any:
@@ -150,7 +150,7 @@ def read_search(read: Callable[[str], Any], dictionary: Any) -> SearchSettings:
 
 
 def _check_together(settings: SearchSettings, generation: Callable[[str], Any]) -> None:
-    """Refuse options of the search that do not go with fairseq's on generation."""
+    """Raise ValueError if options of the search conflict with fairseq's generation options."""
     is_wu = settings.length_penalty == WU
     if settings.coverage_penalty and generation("sampling"):
         raise ValueError(
@@ -171,7 +171,7 @@ def _check_together(settings: SearchSettings, generation: Callable[[str], Any]) 
 
 
 def split_tokens(text: str) -> list[str]:
-    """The tokens of a list with spaces or commas; a comma between spaces is a token itself."""
+    """Split a text at spaces and commas; a comma between spaces is itself a token."""
     tokens: list[str] = []
     for word in text.split():
         tokens += [word] if word == "," else filter(None, word.split(","))
@@ -179,7 +179,7 @@ def split_tokens(text: str) -> list[str]:
 
 
 def _reader(options: Any) -> Callable[[str], Any]:
-    """Gives options by name: None for what is not there, or refers to what is not there."""
+    """Make a function that reads options by name: None if missing, or an unresolved reference."""
 
     def read(name: str) -> Any:
         try:
