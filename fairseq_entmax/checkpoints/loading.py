@@ -1,4 +1,4 @@
-"""Reading checkpoint files without running anything that they hold."""
+"""Reading checkpoint files without running anything in them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import torch
 
 from fairseq_entmax.checkpoints.settings import TRUST, UnsafeCheckpointError, check_settings
 
-# Beyond tensors and plain containers, the one class in fairseq's checkpoints
+# The only class in fairseq's checkpoints besides tensors and plain containers
 torch.serialization.add_safe_globals([argparse.Namespace])
 
 
 def load_checkpoint(path: str) -> dict[str, Any]:
-    """A checkpoint as fairseq saved it, read to the CPU without running anything that it holds.
+    """Load a checkpoint as fairseq saved it, to the CPU, without running anything in it.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UnsafeCheckpointError: it is no file of torch's, is damaged, or holds something that could
-            run code.
+        UnsafeCheckpointError: torch did not save the file, or it is damaged, or holds something
+            that could run code.
         ValueError: it is not a fairseq checkpoint.
     """
     state = SafelyLoadingTorch.load(path, map_location="cpu")
@@ -33,27 +33,27 @@ def load_checkpoint(path: str) -> dict[str, Any]:
 
 
 def updates_of(state: Dictionary[str, Any]) -> int | None:
-    """For how many updates a checkpoint was trained; None where it does not say."""
+    """The number of updates that a checkpoint was trained for; None if it does not say."""
     history = state.get("optimizer_history") or [{}]
     number: int | None = history[-1].get("num_updates")
     return number
 
 
 class SafelyLoadingTorch(ModuleType):
-    """torch, for one module, with a ``load`` that runs nothing."""
+    """A stand-in for torch in one module, with a ``load`` that runs nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
     @staticmethod
     def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-        """``torch.load`` with its safe loader, also where the environment would have it otherwise."""
+        """``torch.load`` with its safe loader, even if the environment asks for the other."""
         path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "the file")
         try:
             state = torch.load(file, *args, **{**kwargs, "weights_only": True})
         except Exception as error:
-            # A file that is no checkpoint makes torch stumble in many ways; a file that is not
-            # there, or may not be read, has its name in the error
+            # torch fails in many ways on a file that is no checkpoint. If a file is missing or
+            # may not be read, the error has its name
             if isinstance(error, OSError) and error.filename is not None:
                 raise
             raise UnsafeCheckpointError(
@@ -66,7 +66,7 @@ class SafelyLoadingTorch(ModuleType):
 
 
 def _reason(error: Exception) -> str:
-    """What torch found in the file, in one line, without its advice to switch safe loading off."""
+    """What torch found in the file, in one line, without its advice to turn safe loading off."""
     text = str(error)
     named = re.search(r"GLOBAL (\S+)", text)
     if named:

@@ -1,4 +1,4 @@
-"""The settings in a checkpoint: what they may consist of, and what they say of its model."""
+"""The settings in a checkpoint: what they may contain, and the options of the model."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from typing import Any
 
 TRUST = "Nothing of it was run. Get the checkpoint from a source that you trust"
 
-# Of settings by which fairseq runs something: the values that they may have, beside None. Data of
-# the implementation fasta are read by a shell, which gets the file's name
+# Settings by which fairseq runs something, and the values besides None that they may have. With
+# dataset_impl fasta, fairseq hands the name of the data file to a shell
 _ONLY = {
     "dataset_impl": ("raw", "lazy", "cached", "mmap", "huffman", ""),
     "save_predictions": ("",),
     "post_save_script": ("",),
 }
-# How one setting stands for another; ${oc.env:HOME} calls a function
+# A reference to another setting; ${oc.env:HOME} would call a function
 _REFERENCE = re.compile(r"\$\{((?:\w+\.)*(\w+))\}")
 _MOST_REFERENCES = 10
-# fairseq's settings are about a thousand, in lists of lists at most; its settings library takes
-# minutes for lists 200 deep, or for a million
+# fairseq has about a thousand settings, nested as lists of lists at most; its settings library
+# takes minutes for lists 200 deep, or for a million settings
 MOST_DEPTH, MOST_SETTINGS = 20, 20_000
 
 
 class UnsafeCheckpointError(ValueError):
-    """A file is no checkpoint, or holds something that could run code, and was not loaded."""
+    """A file was not loaded: it is no checkpoint, or holds something that could run code."""
 
 
 def check_settings(state: Dictionary[str, Any], path: str) -> None:
-    """Refuse settings that are more than plain values, or by which fairseq would run something.
+    """Refuse settings that are not plain values, or by which fairseq would run something.
 
-    Texts that fairseq evaluates are no matter of this: its modules read plain values alone.
+    Texts that fairseq evaluates need no check here: its modules are made to read only plain values.
     """
     for part, expected in (("cfg", dict), ("args", argparse.Namespace)):
         group = state.get(part)
         if group is not None and type(group) is not expected:
-            # fairseq would read a text as YAML, behind this check
+            # fairseq would parse a text as YAML, after this check
             raise _refusal(path, part, group, "is no group of settings")
         _check(part, group, path, itertools.count())
 
@@ -50,7 +50,7 @@ def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int 
         raise _refusal(path, name, value, f"is behind more than {MOST_SETTINGS:,} others")
     if type(value) is argparse.Namespace:
         value = vars(value)
-    # No other mappings: an OrderedDict has attributes, which fairseq would read instead
+    # No other mappings: an OrderedDict can have attributes, and fairseq would read those
     if type(value) is dict:
         for key, entry in value.items():
             _check(str(key), entry, path, numbers, depth + 1)
@@ -63,7 +63,7 @@ def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int 
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None and "${" in str(value):
             raise _refusal(path, name, value, "is more than the value of another setting")
-        # One of the same name is looked at in its place
+        # A setting of the same name is checked where it stands
         is_checked = reference is not None and reference[2] == name
         if name in _ONLY and value not in (*_ONLY[name], None) and not is_checked:
             raise _refusal(path, name, value, "would run a command or write a file")
@@ -78,9 +78,9 @@ def _refusal(path: str, name: str, value: Any, reason: str) -> UnsafeCheckpointE
 
 
 def model_settings(state: Dictionary[str, Any], name: str) -> dict[str, Any]:
-    """The options of the model that a loaded checkpoint is of.
+    """The options of the model in a loaded checkpoint.
 
-    One that stands for another setting, ``${task.max_target_positions}``, has that one's value.
+    A reference such as ``${task.max_target_positions}`` is replaced by the value it refers to.
     """
     root = state.get("cfg") or state.get("args")
     settings = root.get("model") if isinstance(root, dict) else root
