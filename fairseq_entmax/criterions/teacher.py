@@ -27,7 +27,7 @@ class Teacher:
 
     For a weight w from 0 to 1, the loss is (1 - w) times the criterion's plus w times the
     Kullback-Leibler divergence of the teacher's probabilities from the student's, or, if the
-    student's output is sparse, the Fenchel-Young loss of its alpha. A penalty on heads is not scaled;
+    student's output is sparse, the Fenchel-Young loss of its alpha. A penalty on heads is unscaled;
     validation and the criterion's logs do not change. No checkpoint contains the teacher.
 
     Raises:
