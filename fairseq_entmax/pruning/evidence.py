@@ -1,7 +1,7 @@
-"""Which heads to keep, by what is known of them: their removal, a measure, or their gates.
+"""Choosing the heads to keep by evidence: an ablation, a measure, or their gates.
 
 Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, sections 3 and 4: heads
-are ranked by what the model loses without each, or by the gradient, and the least important go.
+are ranked by the loss without each, or by the gradient, and the least important are removed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ LOSS, GATES, RANDOM = "loss", "gates", "random"
 
 
 class Choice(NamedTuple):
-    """How many heads of a model to keep, and by what; of that, more is better."""
+    """How many heads of a model to keep, and by which score; those of the largest score stay."""
 
     keep: str  # a number, or one for each of some attentions: encoder-self=10,cross=16
-    by: str  # loss, by which it grows without the head; gates; random; or a measure of analysis.json
-    evidence: str | None = None  # ablation.json of the loss, analysis.json of a measure
-    seed: int = 1  # of random
+    by: str  # loss (its growth without the head), gates, random, or a measure of analysis.json
+    evidence: str | None = None  # ablation.json for the loss, analysis.json for a measure
+    seed: int = 1  # for random
 
     def removed(self, model: CheckpointModel) -> set[Head]:
-        """The open heads that go; those that a model copies by are the last to.
+        """The open heads to remove; copy heads are the last to be chosen.
 
         Raises:
-            OSError, ValueError: of the file; it is of another model; ``keep`` is more than there is.
+            OSError, ValueError: the file is unreadable or of another model; ``keep`` is too large.
         """
         gates = _of_each_head(model, model.gates)
         scores = self._scores(model, list(gates))

@@ -1,4 +1,4 @@
-"""The heads that are left of a model, and which may be taken out of it."""
+"""The heads that remain in a model, and checks of those to remove."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from fairseq_entmax.models.checkpoint_model import CheckpointModel
 from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
 from fairseq_entmax.models.values import parse_mapping_option
 
-# Attention to the number of heads of each layer, bottom layer first
+# By attention, the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]
-# Attention to the mapping of each layer, bottom layer first
+# By attention, the mapping of each layer, bottom layer first
 Mappings = dict[str, list[LayerSpec]]
 
 
 class RemainingHeads(NamedTuple):
-    """The heads that remain."""
+    """The heads that remain after pruning."""
 
     of_attentions: list[tuple[list[int], list[float]]]  # the remaining heads, and the gates of all
     counts: HeadCounts
-    mappings: Mappings  # as of per_head_mappings, of the remaining heads
-    copy: dict[str, str]  # options of the copy
+    mappings: Mappings  # like per_head_mappings(), for the remaining heads
+    copy: dict[str, str]  # options for copying by the remaining heads
 
 
 def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> RemainingHeads:
-    """The heads that remain without the closed ones and ``heads``."""
+    """The heads that remain once the closed ones and ``heads`` are removed."""
     result = RemainingHeads([], head_counts(model), per_head_mappings(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
@@ -49,14 +49,14 @@ def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> Remainin
 
 
 def head_counts(model: CheckpointModel) -> HeadCounts:
-    """The heads of the attentions that the model has; ``--no-cross-attention`` leaves one out."""
+    """Numbers of heads by attention; ``--no-cross-attention`` leaves the cross-attention out."""
     present = dict.fromkeys(attention.attention for attention in model.attentions)
     return {attention: list(model.options.heads[attention]) for attention in present}
 
 
 def per_head_mappings(model: CheckpointModel) -> Mappings:
-    """The mappings of each attention with per-head mappings now, or before it was pruned."""
-    # Not of the specs, where --copy-mapping has made per-head mappings that it will make again
+    """The mappings of each attention that has per-head mappings, or had them before pruning."""
+    # Not by the specs: the per-head mappings that --copy-mapping made there, it will make again
     of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
     per_head: Mappings = {}
     for attention in head_counts(model):
@@ -68,7 +68,7 @@ def per_head_mappings(model: CheckpointModel) -> Mappings:
 
 
 def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str, str]:
-    """The options of the copy of a model with these heads in the layer that it copies by."""
+    """Options for copying when only these heads remain in the layer of the copy heads."""
     copy = model.options.copy
     assert copy is not None
     gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in remaining]
@@ -82,7 +82,7 @@ def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str
 
 
 def check_heads(heads: Collection[Head], model: CheckpointModel) -> None:
-    """Refuse heads that a model does not have, with what there is."""
+    """Raise ValueError if the model lacks one of the heads; the message lists those it has."""
     present = head_counts(model)
     for head in sorted(heads):
         layers = present.get(head.attention, [])
@@ -95,7 +95,7 @@ def check_heads(heads: Collection[Head], model: CheckpointModel) -> None:
 
 
 def check_budget(model: CheckpointModel) -> None:
-    """Refuse a model that was to have a number of heads, and was not trained until it has."""
+    """Raise ValueError if training had a budget of heads, and ended before it decided them."""
     cfg, weights = model.state.get("cfg"), model.state["model"]
     criterion = cfg.get("criterion") if cfg is not None else None
     targets = criterion.get("target_heads") if isinstance(criterion, dict) else None

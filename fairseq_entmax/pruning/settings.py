@@ -1,4 +1,4 @@
-"""What a checkpoint says of its model beside the weights, once heads were taken out of it."""
+"""The settings in a checkpoint, adapted to its model after heads were removed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model_settings(settings: Any, model: CheckpointModel, options: dict[str, str
 
 
 def without_history(extra_state: Any) -> Any:
-    """fairseq's extra state without moving averages, and without what training logged."""
+    """fairseq's extra state without moving averages and without the metrics of training."""
     if not isinstance(extra_state, dict):
         return extra_state
     gone = ("ema", "metrics", "best")

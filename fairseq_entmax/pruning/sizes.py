@@ -1,4 +1,4 @@
-"""How large the weights of a checkpoint are."""
+"""The size of a checkpoint's weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.checkpoint_model import CheckpointModel
 
-# How the names of tensors end that are saved and not learned, and that layers may share
+# Endings of the names of tensors that are saved but not learned, and of those layers may share
 _BUFFERS = (".decision", ".chosen", "factor_ratio", "rise.updates", ".version", "._float_tensor")
 _SHARED = (".embed_tokens.weight", ".output_projection.weight")
 
 
 def shared_names(model: CheckpointModel) -> tuple[str, ...]:
-    """How the names of tensors end that layers of a model may share."""
+    """Endings of the names of tensors that layers of a model may share."""
     names = set(_SHARED)
     for attention in model.attentions:
         mapping = model.mapping(attention)
@@ -26,16 +26,16 @@ def shared_names(model: CheckpointModel) -> tuple[str, ...]:
 
 
 def size_of(weights: dict[str, Tensor], shared: tuple[str, ...]) -> tuple[int, int]:
-    """The number of parameters, gates included, and their bytes; ``shared``: :func:`shared_names`."""
+    """Number and bytes of the parameters, gates included; ``shared`` as :func:`shared_names`."""
     parameters = list(_parameters(weights, shared))
     count = sum(value.numel() for value in parameters)
     return count, sum(value.numel() * value.element_size() for value in parameters)
 
 
 def _parameters(weights: dict[str, Tensor], shared: tuple[str, ...]) -> Iterator[Tensor]:
-    """Each learned tensor once.
+    """Yield each learned tensor once.
 
-    Those that layers share may be copies in the file, as fairseq moves each to the CPU by itself.
+    Tensors that layers share may be copies in the file: fairseq moves each to the CPU by itself.
     """
     seen = set()
     copies: list[Tensor] = []

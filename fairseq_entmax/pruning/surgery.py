@@ -1,8 +1,8 @@
-"""Take closed heads out of a checkpoint.
+"""Removing closed heads from a checkpoint.
 
 The projections of a head are rows of the query, key and value projections and columns of the
-output projection. A head whose gate is 0 adds nothing, so its rows and columns can go; a gate
-between 0 and 1 is a factor on its columns. The result has no gates and gives the same scores.
+output projection. A head whose gate is 0 adds nothing, so its rows and columns can be removed. A
+gate between 0 and 1 is multiplied into its columns. The result has no gates and the same scores.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from fairseq_entmax.pruning.remaining_heads import (
 from fairseq_entmax.pruning.settings import model_settings, settings_of, without_history
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
-# What an attention has beside its mapping and gates
+# What an attention has besides its mapping and gates
 PROJECTIONS = ("q_proj.", "k_proj.", "v_proj.", "out_proj.")
 
 
 @dataclass(frozen=True)
 class PruningReport:
-    """What pruning did, before and after."""
+    """A model before and after pruning."""
 
     heads_before: HeadCounts
     heads_after: HeadCounts
@@ -55,7 +55,7 @@ class PruningReport:
     undecided: dict[Head, float]  # gates between 0 and 1, folded into the output projection
     # Of each attention with per-head mappings, now or before pruning
     mappings_after: Mappings = field(default_factory=dict)
-    copy_after: dict[str, str] = field(default_factory=dict)  # options of the copy
+    copy_after: dict[str, str] = field(default_factory=dict)  # options for copying
 
 
 def prune_checkpoint(
@@ -65,13 +65,13 @@ def prune_checkpoint(
     overwrite: bool = False,
     undecided: bool = False,
 ) -> PruningReport:
-    """Write a checkpoint without the closed heads of another, and without its gates, or nothing.
+    """Write a copy of a checkpoint without closed heads and gates, or after an error nothing.
 
-    ``path`` is of a model of this package, or of its stock counterpart; ``heads`` go beside those
-    that are closed, or say how many stay, and by what. All else is as for :func:`prune_state`.
+    ``path`` is of a model of this package, or of its stock counterpart. ``heads`` are removed in
+    addition to closed ones, or choose how many stay. The rest is as in :func:`prune_state`.
 
     Raises:
-        OSError, ValueError, UnsafeCheckpointError: of the files, and as :func:`prune_state`.
+        OSError, ValueError, UnsafeCheckpointError: a file is at fault; or as :func:`prune_state`.
     """
     target = check_target(output, "--output", overwrite)
     model = read_model(path)
@@ -89,22 +89,22 @@ def prune_checkpoint(
 def prune_state(
     state: dict[str, Any], name: str, heads: Collection[Head] = (), undecided: bool = False
 ) -> tuple[dict[str, Any], PruningReport]:
-    """Take the closed heads, and ``heads``, out of a loaded checkpoint, which stays as it is.
+    """Copy a loaded checkpoint without its closed heads and ``heads``; it does not change.
 
-    The result has no state of an optimiser and no moving averages, whose numbers belong to the
-    larger model, and none of the numbers that training logged.
+    The copy has no optimiser state and no moving averages, which belong to the larger model, and
+    no metrics of training.
 
     Args:
         state: what :func:`fairseq_entmax.checkpoints.load_checkpoint` returned.
-        name: what to call it in errors.
-        heads: heads to remove beside those that are closed.
-        undecided: whether to take a model whose training had a budget of heads and ended before
+        name: the checkpoint's name in errors.
+        heads: heads to remove in addition to closed ones.
+        undecided: whether to accept a model whose training had a budget of heads and ended before
             they were decided.
 
     Raises:
-        ValueError: the checkpoint is of another model, has neither gates nor ``heads`` to
-            remove, does not have one of ``heads``, has not decided its heads, or would lose a
-            head that it copies by.
+        ValueError: the checkpoint is of another kind of model, has neither gates nor ``heads``
+            to remove, lacks one of ``heads``, has not decided its heads, or would lose a head
+            that it copies by.
     """
     return _prune(model_of_state(state, name), heads, undecided)
 
@@ -167,7 +167,7 @@ def _prune(
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The heads of each layer of a checkpoint, of one with gates those that are not closed; and what
+    """The heads in each layer of a checkpoint, without closed ones, and what
     :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
     result = remaining_heads(read_model(path), ())
     return result.counts, result.mappings, result.copy
@@ -181,7 +181,7 @@ def _norms_before(model: CheckpointModel, attention: CheckpointAttention) -> boo
 def _cut(
     model: CheckpointModel, attention: CheckpointAttention, remaining: list[int], gates: list[float]
 ) -> dict[str, Tensor]:
-    """The weights of an attention with these of its heads, each times its gate."""
+    """The weights of an attention, reduced to the remaining heads, each times its gate."""
     weights = {
         name: value for name, value in attention.weights.items() if not name.startswith("gate.")
     }
@@ -207,7 +207,7 @@ def _cut(
             weights[name] = weights[name][rows].clone()
     output = weights["out_proj.weight"]
     if any(gates[head] < 1 for head in remaining):
-        # In float32 also in a half precision checkpoint: rounded, the scores would be others
+        # In float32 even in a half-precision checkpoint: rounding would change the scores
         factors = torch.tensor([gates[head] for head in remaining]).repeat_interleave(head_dim)
         in_full = output if output.dtype == torch.float64 else output.float()
         weights["out_proj.weight"] = in_full[:, rows] * factors
@@ -220,7 +220,7 @@ def _cut(
 def _cut_mapping(
     model: CheckpointModel, attention: CheckpointAttention, remaining: list[int]
 ) -> dict[str, Tensor]:
-    """What is saved of the mapping of an attention with these of its heads."""
+    """The saved values of an attention's mapping, reduced to the remaining heads."""
     weights = attention.part("mapping")
     mapping = model.mapping(attention)
     assert mapping is not None
@@ -236,7 +236,7 @@ def _cut_mapping(
         )
     if not weights:
         return {}
-    # Of per-head mappings the names have others in front of them, with the numbers that are left
+    # By the last part of their names: in per-head mappings, the parts before it are renumbered
     dtypes = {name.rpartition(".")[2]: value.dtype for name, value in weights.items()}
     return {
         f"mapping.{name}": value.to(dtypes[name.rpartition(".")[2]])

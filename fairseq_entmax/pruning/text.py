@@ -1,4 +1,4 @@
-"""What pruning did, and heads, as text."""
+"""Numbers of heads, and the report of a pruning, as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairseq_entmax.text_table import text_table
 def as_options(
     counts: HeadCounts, mappings: Mappings | None = None, copy: Mapping[str, str] | None = None
 ) -> str:
-    """Options of ``fairseq-train`` that build a model with these heads, as a shell reads them."""
+    """Options of ``fairseq-train`` that build a model with these heads, quoted for a shell."""
     return as_arguments(
         {**heads_options(counts), **mapping_options(mappings or {}), **(copy or {})}
     )
