@@ -1,12 +1,12 @@
 /* Charts, drawn by Vega from the specifications that the report's command wrote. */
 
 const FONT = "system-ui, sans-serif";
-const charts = new Map(); // by box: the view in it, and how it is drawn again
+const charts = new Map(); // by box: its last chart, and the function that draws it again
 
-/* Draws a chart into a box. What was begun for older rows is not shown. */
+/* Draws a chart into a box. If a later call has begun meanwhile, only the later chart is shown. */
 async function drawChart(box, spec, rows) {
   if (!window.vegaEmbed) {
-    // A text until the first chart needs it: reading it takes a while
+    // Kept as text until the first chart needs it, because parsing it takes a while
     document.head.append(element("script", {}, byId("library").textContent));
   }
   const state = charts.get(box) ?? {};
@@ -49,7 +49,7 @@ function chartBox(label) {
   return element("div", { class: "chart scroll", tabindex: "0", role: "group", "aria-label": label });
 }
 
-/* The figures, drawn when they come near the window or get the focus. */
+/* The figures. Each is drawn when it comes near the window or gets the focus. */
 function setUpFigures() {
   const place = byId("figure-list");
   if (!report.figures.length) {

@@ -1,16 +1,16 @@
-/* One scale of colours for numbers, steadily lighter, so that who cannot tell hues apart still sees
-   the order. What is larger always stands out more from the page: on a dark page the light end is
-   the large one, on a light page the dark end. */
+/* One colour scale for numbers, steadily darker, so that colour-blind readers still see the order.
+   Larger numbers always stand out more from the page: the large end is light on a dark page, and
+   dark on a light page. */
 
 const HEAT = ["#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72"];
 const systemTheme = matchMedia("(prefers-color-scheme: dark)");
 
-/* From the smallest number to the largest. */
+/* The colours from the smallest number to the largest. */
 function heatColours() {
   return systemTheme.matches ? [...HEAT].reverse() : HEAT;
 }
 
-/* The three channels at a place between 0, the smallest, and 1, the largest. */
+/* The three channels of the colour at `place`, from 0, the smallest number, to 1, the largest. */
 function rampColour(place) {
   const colours = heatColours().map((hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16)));
   const along = place * (colours.length - 1);
@@ -22,7 +22,7 @@ function css(colour) {
   return `rgb(${colour.join(" ")})`;
 }
 
-/* Black or white, whichever reads better: by relative luminance as WCAG 2 defines it, of which 0.179
+/* Black or white, whichever is more legible: by relative luminance as WCAG 2 defines it, where 0.179
    has the same contrast to both. */
 function textOn(colour) {
   const [red, green, blue] = colour.map((value) => {
@@ -32,7 +32,7 @@ function textOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-/* A bar of the colours from above 0 to 1, and swatches of what has none of them. */
+/* A bar with the colours from above 0 to 1, and swatches of cells that have no such colour. */
 function weightLegend(place, swatches = []) {
   const bar = element("span", { class: "ramp", "aria-hidden": "true" });
   bar.style.background = `linear-gradient(to right, ${heatColours().join(", ")})`;

@@ -1,4 +1,4 @@
-/* The report's data, its heads as one list, the selected head, and how numbers are written. */
+/* The report's data, all heads as one list, the selected head, and the formatting of numbers. */
 
 const report = JSON.parse(document.getElementById("report-data").textContent);
 const NOTHING = "–";
@@ -8,7 +8,7 @@ const NO_ROLE = report.data.own ? "roles are not named of so few queries" : "no 
 const heads = report.layers.flatMap(({ heads: own, ...layer }) =>
   own.map((head) => ({ ...head, ...layer, key: headKey(layer.model, layer.attention, layer.layer, head.head) })),
 );
-/* What stands alone, and is listed; the others are one of many, for each offset such as. */
+/* Measures that stand alone and are listed. The others belong to a group, such as one per offset. */
 const loneMeasures = report.measures.filter((measure) => !measure.group);
 const headByKey = new Map(heads.map((head) => [head.key, head]));
 const attentions = report.attentions.filter((attention) =>
@@ -49,13 +49,13 @@ function selectHead(head) {
   }
 }
 
-/* The head that looks at one place most surely: its map is the easiest to read first. */
+/* The head with the largest confidence (or else relevance): its map is the easiest to read first. */
 function firstSelection() {
   const sure = (head) => head.values.confidence ?? head.values.relevance ?? -1;
   return heads.reduce((best, head) => (best && sure(best) >= sure(head) ? best : head), undefined);
 }
 
-/* Only what is 0 or 1 reads 0 or 1: a density of all but one key is not that of all. */
+/* Only 0 and 1 themselves read 0 and 1: a density just below 1 must not look like 1. */
 function decimal(value, digits = 3) {
   if (value === null || value === undefined) {
     return NOTHING;

@@ -1,4 +1,4 @@
-/* Everything that is known of the selected head. */
+/* Everything that is known about the selected head. */
 
 const RELATIONS_SHOWN = 8;
 
@@ -16,7 +16,7 @@ function showDetails(head) {
   );
 }
 
-/* " ± 0.004", the standard error over sentences, of what is worked out for some of them. */
+/* " ± 0.004", the standard error over sentences, for measures that are made on some of them. */
 function errorText(head, measure) {
   const error = head.errors[measure.name];
   return error === null || error === undefined ? "" : ` ± ${decimal(error)}`;
@@ -51,7 +51,7 @@ function densityChart(head) {
   return [box, hint("How many sentences have which density.")];
 }
 
-/* The relations that the head finds best, beside what a fixed offset finds. */
+/* The relations that the head finds best, compared with what a fixed offset finds. */
 function dependencyTable(head) {
   const known = report.relations ?? {};
   const rows = Object.entries(head.dependencies ?? {})

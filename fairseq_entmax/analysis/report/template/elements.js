@@ -1,4 +1,4 @@
-/* Making elements. Text from the data only ever becomes text, never markup. */
+/* Helpers that make elements. Text from the data always becomes text, never markup. */
 
 function element(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
@@ -18,7 +18,7 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/* A table in a box that scrolls by itself; the first cell of a row is its title. */
+/* A table in its own scrolling box; the first cell of a row is its title. */
 function tableBox(name, titles, rows) {
   const head = titles.map((title) => element("th", { scope: "col" }, title));
   const body = rows.map(([first, ...others]) =>
@@ -33,7 +33,7 @@ function tableBox(name, titles, rows) {
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
 }
 
-/* Text whose options, such as --scores, are not broken over lines. */
+/* Text in which options, such as --scores, are not broken across lines. */
 function withOptions(text) {
   return text.split(/(--[a-z][a-z-]*)/).map((part) => (part.startsWith("--") ? element("span", { class: "option" }, part) : part));
 }
@@ -67,7 +67,7 @@ function definitions(pairs) {
   return element("dl", { class: "numbers" }, ...parts);
 }
 
-/* Scrolls a box, never the page, so that the element in it is seen. */
+/* Scrolls a box, never the page, until the element in it is visible. */
 function scrollInBox(box, target) {
   const outer = box.getBoundingClientRect();
   const inner = target.getBoundingClientRect();

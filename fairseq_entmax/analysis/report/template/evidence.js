@@ -1,5 +1,5 @@
-/* How sure the numbers are: of how many sentences, whether they follow their start, and whether
-   they say what a head is worth. */
+/* How sure the numbers are: how many sentences they are from, whether learned values keep their
+   initial order, and whether measures tell what a head is worth. */
 
 function showEvidence() {
   byId("evidence-body").replaceChildren(...[importanceNotes(), courseNotes(), agreementNotes()].filter(Boolean));

@@ -1,4 +1,4 @@
-/* The list of heads: sorted by a click on a column's title, filtered by text. */
+/* The list of heads: a click on a column's title sorts it, and text filters it. */
 
 const TEXT_COLUMNS = [
   { title: "Model", value: (head) => report.models[head.model].name, mayBeCut: true },
@@ -54,12 +54,12 @@ function listRow(head) {
   return { head, row, text: searched(`${headTitle(head)} ${head.mapping} ${head.roles.join(" ")}`) };
 }
 
-/* "layer 2" is one word, so that its number is not found as another's. */
+/* Makes "layer 2" one word, so that its number does not match another one. */
 function searched(text) {
   return ` ${text.toLowerCase().replace(/\b(layer|head)\s+(\d+)\b/g, "$1=$2 ")} `;
 }
 
-/* Numbers start with the largest, words with the first; heads without a number come last. */
+/* Sorts measures from the largest, other columns from the smallest or first; empty cells come last. */
 function sortBy(column) {
   list.isDescending = list.sorted === column ? !list.isDescending : Boolean(column.isMeasure);
   list.sorted = column;
@@ -80,7 +80,7 @@ function sortBy(column) {
   byId("heads-scroll").scrollTop = 0;
 }
 
-/* Every term has to be in a head's text; of a place as a whole, so that head 1 is not head 11. */
+/* A head's text must have every term, and "head=1" as a whole word, so that head 1 is not head 11. */
 function filterList() {
   const terms = searched(byId("heads-filter").value).split(/\s+/).filter(Boolean);
   const model = byId("heads-model").value;
@@ -102,7 +102,7 @@ function visibleRows() {
   return [...byId("heads-table").tBodies[0].rows].filter((row) => !row.hidden);
 }
 
-/* Tab reaches one row of those that the filter leaves. */
+/* Lets Tab reach exactly one of the rows that the filter leaves. */
 function keepOneReachable(wanted) {
   const current = byId("heads-table").querySelector("tr[tabindex='0']");
   const next = wanted ?? (current && !current.hidden ? current : visibleRows()[0]);

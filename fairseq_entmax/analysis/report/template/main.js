@@ -1,6 +1,6 @@
-/* Puts the page together; it is ready when the overview and the list are there. */
+/* Puts the page together. It is ready when the overview and the list are there. */
 
-/* On sentences of one's own: that the page is on these alone, and without what a data set has. */
+/* For the user's own sentences: says that the page is on these alone, and hides empty parts. */
 function showOwn() {
   const { data, figures, search } = report;
   const few = data.sentences === 1 ? "one sentence" : plural(data.sentences, "sentence");
@@ -43,7 +43,7 @@ setUpFigures();
 if (report.data.own) {
   showOwn();
 }
-// The list begins with its first rows, wherever the head is that was chosen for the reader
+// The list starts at its first row, wherever the preselected head is
 selectHead(firstSelection());
 byId("heads-scroll").scrollTop = 0;
 systemTheme.addEventListener("change", () => {

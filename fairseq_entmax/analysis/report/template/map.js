@@ -1,14 +1,14 @@
-/* One attention map as SVG: an image of a pixel a weight, and hatching over what is exactly 0.
-   The one picture that Vega does not draw: it takes seconds for the thousands of cells of a long
-   text, where the pointer moves. */
+/* One attention map as SVG: an image with a pixel per weight, and hatching over exact zeros. It is
+   the only picture that Vega does not draw: Vega takes seconds for the thousands of cells of a long
+   text, too long for a pointer that moves. */
 
 const CELL = { smallest: 12, largest: 28 };
 const LONGEST_LABEL = 16;
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-/* Of the groups of a row that are in several places. */
+/* Marks of a row's groups that are in several places. */
 const GROUP_MARKS = ["●", "▲", "■", "◆", "▼", "○", "△", "□", "◇", "▽"];
 
-/* What lies in the future stays transparent. */
+/* An image of the weights; those in the future stay transparent. */
 function weightsImage(map) {
   const canvas = element("canvas", { width: map.keys, height: map.queries });
   const context = canvas.getContext("2d");
@@ -23,7 +23,7 @@ function weightsImage(map) {
   return canvas.toDataURL();
 }
 
-/* The outline of a run of exact zeros, for each. */
+/* The outlines of all runs of exact zeros, as one path. */
 function zerosPath(map, cell) {
   const runs = [];
   for (let query = 0; query < map.queries; query += 1) {
@@ -41,8 +41,8 @@ function zerosPath(map, cell) {
   return runs.join("");
 }
 
-/* The segments of a row, left to right, `to` not included. Neighbours of one group of exactly equal
-   weights are one; those of a group that is in several places carry the same mark. */
+/* The segments of a row from left to right; `to` is exclusive. Neighbours in one group of exactly equal
+   weights are one segment. If a group is in several places, its segments have the same mark. */
 function segmentsOf(map, query) {
   const segments = [];
   for (let key = 0; key < map.keys; key += 1) {
@@ -63,13 +63,13 @@ function segmentsOf(map, query) {
   return segments;
 }
 
-/* The segments of the group that a key is in; none for a key alone. */
+/* The segments of a key's group; none for a key without a group. */
 function groupAt(map, query, key) {
   const group = map.groups?.[query * map.keys + key];
   return group ? segmentsOf(map, query).filter((segment) => segment.group === group) : [];
 }
 
-/* What a group is in words: “▁la ▁tierra … ▁que”, 3 keys together 0.600 ± 0.006; null for a key alone. */
+/* A group in words: “▁la ▁tierra … ▁que”, 3 keys together 0.600 ± 0.006; null for a key without one. */
 function groupText(map, query, key) {
   const segments = groupAt(map, query, key);
   const words = segments.map(({ from, to }) => map.columns.slice(from, to).join(" ")).join(" … ");
@@ -77,7 +77,7 @@ function groupText(map, query, key) {
   return count ? `“${words}”, ${count} keys together ${timesWeight(map.bytes[query * map.keys + key], count)}` : null;
 }
 
-/* A map with its tokens at both axes, in so many pixels; `point` hears of the cell that is pointed at. */
+/* A map with its tokens on both axes, `space` pixels wide; `point` is called with the cell pointed at. */
 function largeMap(map, label, space, point) {
   const ruler = element("canvas").getContext("2d");
   ruler.font = `12px ${FONT}`;
@@ -153,7 +153,7 @@ function frame(from, to, query, cell) {
   return { x: from * cell + 1, y: query * cell + 1, width: (to - from) * cell - 2, height: cell - 2 };
 }
 
-/* The row and the column, and strongly the cell, or every segment of its group. */
+/* Frames of the row and the column, and strong ones of the cell or of all segments of its group. */
 function cursorFrames(map, cell, { query, key }) {
   const segments = groupAt(map, query, key);
   const framed = segments.length ? segments : [{ from: key, to: key + 1 }];

@@ -1,4 +1,4 @@
-/* Attention maps: which sentence, which models, which heads. */
+/* Attention maps: the choice of sentence, models and heads. */
 
 const maps = {
   sentence: 0,
@@ -8,10 +8,10 @@ const maps = {
   heads: [], // by model
   panels: [],
   cursor: null,
-  turn: 0, // rises with every choice: what was begun for an older one is not shown
+  turn: 0, // counts choices, so that maps made for an older one are not shown
 };
 
-/* What the search looks through, by the kind of the data. */
+/* What the search covers, by the kind of data. */
 const SEARCHED = {
   pairs: "words of the source or the target",
   text: "words of the sample",
@@ -84,7 +84,7 @@ function setUpSentences() {
   find();
 }
 
-/* Without accents and capitals, so that Moises finds Moisés. */
+/* The text without accents and capitals, so that Moises finds Moisés. */
 function plain(text) {
   return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 }
@@ -95,7 +95,7 @@ function showView(isLarge) {
   renderMaps();
 }
 
-/* Every panel shows the head of this layer and number in its model. */
+/* Every panel shows its model's head with this layer and number. */
 function followSelection(head) {
   maps.heads = report.models.map((_, model) => findHead(model, head.attention, head.layer, head.head));
   maps.attention = head.attention;
@@ -145,7 +145,7 @@ function showMapLegend() {
   byId("map-hint").textContent = `${rows[maps.attention]} The middle of the scale is 0.25: it runs with the square root of the weight.`;
 }
 
-/* One head of a model, with selects of its own for its layer and number. */
+/* A panel with one head of a model, and selects for its layer and number. */
 async function largePanel(model) {
   const shown = maps.heads[model];
   const map = shown ? await headMap(maps.sentence, shown) : null;
@@ -177,7 +177,7 @@ async function largePanel(model) {
   return { element: made, model, shown, map, svg };
 }
 
-/* Every head of a model, in small: a line for each layer. */
+/* A panel with small maps of all heads of a model, a line per layer. */
 async function smallMaps(model) {
   const rows = layersOf(model, maps.attention).map(async (layer) => {
     const cells = layer.heads.map(async ({ head }) => {
@@ -199,7 +199,7 @@ async function smallMaps(model) {
   return { element: element("div", { class: "panel" }, element("h3", {}, report.models[model].name), ...(await Promise.all(rows))) };
 }
 
-/* Every panel shows the cursor at the same place, and the line above them the weights there. */
+/* Shows the cursor at the same place in all panels, and the weights there in the line above them. */
 function pointMaps(cursor) {
   maps.cursor = cursor;
   maps.panels.forEach(({ svg }) => svg.showCursor(cursor));

@@ -6,7 +6,7 @@ function setUpOverview() {
   const select = byId("measure");
   const options = (measures) => measures.map(({ name, title }) => [name, title]);
   fillSelect(select, options(loneMeasures));
-  // Those that are one of many come below the others, under what they have in common
+  // Measures of a group come below the others, under the group's name
   for (const group of new Set(report.measures.map((measure) => measure.group).filter(Boolean))) {
     const place = element("optgroup", { label: group });
     fillSelect(place, options(report.measures.filter((measure) => measure.group === group)));
@@ -38,7 +38,7 @@ async function showOverview() {
     color.legend = null;
   }
   spec.params.find(({ name }) => name === "chosen").value = selection.head?.key ?? "";
-  // As in labels.py
+  // As in figures_grids.py
   const digits = Math.max(Math.abs(low), Math.abs(high)) >= 0.1 ? 2 : 3;
   const box = byId("grids");
   box.dataset.measure = "";
@@ -52,7 +52,7 @@ async function showOverview() {
   }
 }
 
-/* A row for each place of the grid; where there is no head, without a text. */
+/* A row for each place of the grid; places without a head have no text. */
 function overviewRows(measure, digits) {
   const layers = [...new Set(heads.map((head) => head.layer))].sort((a, b) => a - b);
   const numbers = [...new Set(heads.map((head) => head.head))];

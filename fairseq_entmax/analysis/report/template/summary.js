@@ -12,7 +12,7 @@ function showSummary() {
   byId("in-short").replaceChildren(...found);
 }
 
-/* What the data is, by its kind, and how much of it there is. */
+/* What the data is and how large it is, by its kind. */
 function dataInWords(data) {
   const sentences = plural(data.sentences, "sentence");
   if (data.kind === "text") {
@@ -33,7 +33,7 @@ function dataInWords(data) {
   return { title: `${data.source_lang} → ${data.target_lang}`, counts: [sentences, tokens] };
 }
 
-/* How a column of the table of models is written. */
+/* How the values in a column of the table of models are formatted. */
 const STYLES = {
   text: (value) => value ?? NOTHING,
   count: grouped,

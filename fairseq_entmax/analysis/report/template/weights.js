@@ -1,8 +1,8 @@
-/* The attention weights of a sentence: unpacked when it is chosen, one byte each.
+/* The attention weights of a sentence, one byte each, unpacked when the sentence is chosen.
 
    A byte is round(255 sqrt(weight)), at least 1 for a weight above zero, so 0 is an exact zero.
-   Whoever wrote the page has inflated and counted all of them: no more than the sizes say come
-   out of a block. */
+   The command that wrote the page has unpacked and counted all weights, so a block holds no more
+   than its sizes say. */
 
 const unpacked = new Map();
 
@@ -20,7 +20,7 @@ async function unpack(base64) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/* What one head does in one sentence: its weights, and the tokens at both axes. */
+/* The map of one head on one sentence: its weights, and the tokens on both axes. */
 async function headMap(number, head) {
   const bytes = await sentenceBytes(number);
   const sentence = report.sentences[number];
@@ -44,14 +44,14 @@ async function headMap(number, head) {
     queries,
     keys,
     bytes: ofHead(bytes, place.start),
-    // Other heads of the layer may have some
+    // None if only other heads of the layer have groups
     groups: groups?.some(Boolean) ? groups : null,
     isCausal: head.attention === "decoder-self",
     ...axes(sentence, head.attention),
   };
 }
 
-/* Rows of cross-attention carry the token that is predicted, not the one that is read. */
+/* The tokens on both axes. Rows of cross-attention are the predicted tokens, not those read. */
 function axes(sentence, attention) {
   if (attention === "encoder-self") {
     return { rows: sentence.source, columns: sentence.source };
@@ -65,7 +65,7 @@ function isFuture(map, query, key) {
   return map.isCausal && key > query;
 }
 
-/* The weight of a cell in words, with how far rounding to a byte and to decimals may be off. */
+/* The weight of a cell in words, with the largest error of rounding to a byte and to decimals. */
 function weightText(map, query, key) {
   if (isFuture(map, query, key)) {
     return "in the future";
@@ -74,7 +74,7 @@ function weightText(map, query, key) {
   return byte === 0 ? "exactly 0" : timesWeight(byte, 1);
 }
 
-/* So many times the weight of a byte. */
+/* `count` times the weight of a byte, with its largest error. */
 function timesWeight(byte, count) {
   const weight = count * (byte / 255) ** 2;
   const digits = weight < 0.01 ? 5 : 3;
