@@ -56,7 +56,7 @@ def look(
             ``transformer``, the path or the result of ``load_model``.
         text: a sentence as one would write it. It is segmented into subwords as ``from_pretrained``
             was told, as ``options`` say, or by the subword model found beside the data.
-        translation: the translation to score by teacher forcing; None lets the model translate.
+        translation: the translation to use, by teacher forcing; None lets the model translate.
         task: the fairseq task; None takes that of the model, or of its checkpoint.
         data: the folder with the dictionaries, if that of the training does not exist.
         lower: lower-case the text, as the training text was.
