@@ -1,5 +1,5 @@
-"""What is looked at: texts and their annotations, in batches.
+"""The texts that are analysed, with their annotations, in batches.
 
-``REFERENCE`` and ``GENERATED``: whose text attention is measured on, the data's or the model's."""
+``REFERENCE`` and ``GENERATED``: attention is measured on the data's text or on the model's."""
 
 REFERENCE, GENERATED = "reference", "generated"

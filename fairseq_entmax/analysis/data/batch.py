@@ -1,4 +1,4 @@
-"""The sentences of a batch, as the measures of attention need them."""
+"""The sentences of a batch, in the form that the measures need."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, A
 from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 
-# How far behind a query's own token, which was said last, the words around its step are
+# Distance from a query's own token, which is the word written last, to the words around its step
 AROUND = {"last": 0, "now": 1, "next": 2}
 
 
 @dataclass(frozen=True)
 class Side:
-    """The tokens ``(batch, length)`` of one language in a batch, as attention has them.
+    """The tokens ``(batch, length)`` of one side of a batch, as attention sees them.
 
-    ``end``: ends of sentences, and other symbols that are no words. ``start``: the padding on the
-    left. ``words``: of :meth:`TokenTable.words`; None where nothing is known of the tokens."""
+    ``real``: not padding. ``end``: ends of sentences, and other symbols that are not words.
+    ``start``: padding on the left. ``words``: of :meth:`TokenTable.words`, None without a table."""
 
     tokens: Tensor
     real: Tensor
@@ -36,13 +36,13 @@ class Side:
 
     @property
     def places(self) -> Tensor:
-        """Where each token stands in its sentence: ``(batch, length)``, below 0 in padding."""
+        """Position of each token in its sentence: ``(batch, length)``, negative in left padding."""
         index = torch.arange(self.tokens.size(1), device=self.tokens.device)
         return index - self.start[:, None]
 
     @classmethod
     def of(cls, tokens: Tensor, pad: int, eos: int | Tensor, table: TokenTable | None) -> Side:
-        """Work out the rest from tokens ``(batch, length)``; several marks are a tensor."""
+        """Make a side from tokens ``(batch, length)``; ``eos`` may be a tensor of symbols."""
         real, end = tokens != pad, torch.isin(tokens, eos)
         words = None if table is None else table.words(tokens, ~real | end)
         return cls(tokens, real, end, real.int().argmax(dim=1), real.sum(dim=1), words)
@@ -50,11 +50,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Batch:
-    """What the measures of one batch need beside the weights.
+    """What measures need to know about a batch apart from the weights.
 
-    A text alone is source and target, the same object; the target is the decoder's input. Without
-    ``table`` or ``annotated`` measures that need them are left out. ``target_in_source``:
-    ``(batch, target)``, the target in the source's numbers; -1 of what is no word of it."""
+    ``target`` is the decoder's input. A text alone is both source and target, as one object.
+    Measures that need ``table`` or ``annotated`` are left out without it. ``target_in_source``:
+    ``(batch, target)``, the target's tokens in the source's dictionary; -1 if it lacks them."""
 
     source: Side
     target: Side
@@ -64,9 +64,9 @@ class Batch:
 
     @cached_property
     def places_of_words(self) -> dict[str, Tensor] | None:
-        """Where in the source the words around each step of the decoder are; None without words.
+        """Where the words around each decoder step are in the source; None if words are unknown.
 
-        Name of :data:`AROUND` to ``(batch, queries, keys)`` bool."""
+        Maps each name in :data:`AROUND` to ``(batch, queries, keys)`` bool."""
         if self.target_in_source is None:
             return None
         source = self.source.tokens.masked_fill(~self.source.real, -2)
@@ -78,8 +78,8 @@ class Batch:
 
     @cached_property
     def interrogative(self) -> Tensor | None:
-        """Which tokens of the source are of words that ask, ``(batch, keys)`` bool: by the parses,
-        where they say so of any word, else by a list of words; None without either."""
+        """Whether each source token is part of an interrogative word, ``(batch, keys)`` bool.
+        Parses decide if they mark any such word, else a list of words; None without either."""
         if self.annotated is not None and self.annotated.interrogative is not None:
             return self.annotated.interrogative
         source = self.source
@@ -88,12 +88,12 @@ class Batch:
         return self.table.interrogative(source.tokens, source.words)
 
     def sides(self, attention: str) -> tuple[Side, Side]:
-        """Queries and keys of an attention."""
+        """Return the sides that the queries and the keys of an attention are on."""
         queries = self.source if attention == ENCODER_SELF else self.target
         return queries, self.target if attention == DECODER_SELF else self.source
 
     def attendable(self, attention: str) -> Tensor:
-        """How many keys each query may look at, the first so many: ``(batch, queries)``."""
+        """How many keys, counted from the first, each query may attend to: ``(batch, queries)``."""
         queries, keys = self.sides(attention)
         if attention != DECODER_SELF:
             return keys.lengths[:, None].expand_as(queries.tokens).clamp(min=1)
@@ -101,7 +101,7 @@ class Batch:
 
 
 class Tables:
-    """Facts on the tokens of both languages of pairs of texts."""
+    """Token tables of the two sides of pairs of texts; they turn samples into batches."""
 
     def __init__(
         self, task: Any, device: torch.device, annotations: Annotations | None = None
@@ -115,11 +115,11 @@ class Tables:
 
     @property
     def device(self) -> torch.device:
-        """Where batches are."""
+        """The device of the batches."""
         return self.source.rank.device
 
     def batch(self, sample: Any) -> Batch:
-        """The sentences of a batch of fairseq's data loader."""
+        """Convert a batch of fairseq's data loader."""
         tokens, previous = (sample["net_input"][n] for n in ("src_tokens", "prev_output_tokens"))
         source = Side.of(tokens, self.pad, self.eos, self.source)
         target = Side.of(previous, self.pad, self.eos, self.target)
@@ -132,13 +132,13 @@ class Tables:
         return self.annotations.batch(sample["id"], sample["net_input"]["src_tokens"])
 
     def with_target(self, batch: Batch, previous: Tensor) -> Batch:
-        """The same source sentences with another input of the decoder, ``(batch, target)``."""
+        """Return the same source sentences with another decoder input, ``(batch, target)``."""
         target = Side.of(previous, self.pad, self.eos, self.target)
         return replace(batch, target=target, target_in_source=self._in_source[previous])
 
 
 class TextTables(Tables):
-    """Facts on the tokens of a text alone: it is source and target of its batches."""
+    """The token table of a text alone, which is both source and target of its batches."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class TextTables(Tables):
 
 
 def _in_source(task: Any) -> list[int]:
-    """The number of each target token in the source's dictionary; -1 for special symbols."""
+    """Return each target token's index in the source's dictionary; -1 if special or not in it."""
     source, target = task.source_dictionary, task.target_dictionary
     each = ((number, source[number]) for number in map(source.index, target.symbols))
     pairs = zip(each, target.symbols, strict=True)

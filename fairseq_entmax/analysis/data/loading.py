@@ -1,4 +1,4 @@
-"""Models and data for analysis, from fairseq's own options."""
+"""Set up tasks and data for analysis from fairseq's options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_TOKENS = 4000
 
 
 def data_parser(description: str) -> argparse.ArgumentParser:
-    """A parser of fairseq's options on data, languages, batches, devices, checkpoints, search."""
+    """Make a parser of fairseq's options for data, languages, batches, devices, models, search."""
     parser = options.get_parser(description, default_task=TASK)
     parser.description = description
     options.add_dataset_args(parser)
@@ -47,7 +47,7 @@ def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) ->
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """Parse a command's arguments, and those of its task; what they leave open is the checkpoint's."""
+    """Parse a command's and its task's arguments; the checkpoint supplies options not given."""
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
@@ -63,7 +63,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
 
 
 def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
-    """Refuse options of fairseq that would be passed over."""
+    """Refuse options of fairseq that would be ignored."""
     summaries = vars(SummarizationConfig())
     defaults = {**summaries, **vars(GenerationConfig()), **vars(CommonEvalConfig())}
     defaults["num_shards"] = 1
@@ -83,7 +83,7 @@ def _check_data(args: Namespace) -> None:
 
 
 def configuration(args: Namespace) -> Any:
-    """Parsed arguments as fairseq's nested configuration."""
+    """Convert parsed arguments to fairseq's nested configuration."""
     try:
         return convert_namespace_to_omegaconf(args)
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
@@ -94,7 +94,7 @@ def configuration(args: Namespace) -> Any:
 
 
 def setup_task(args: Namespace) -> Any:
-    """fairseq's task of parsed arguments, with its dictionaries."""
+    """Set up fairseq's task, with its dictionaries, from parsed arguments."""
     data_type = data_types.type_named(args.task)
     config = configuration(args).task
     try:
@@ -114,16 +114,16 @@ def load_task(
     task: str = "translation",
     checkpoint: str | None = None,
 ) -> Any:
-    """fairseq's task of a folder, for notebooks.
+    """Set up fairseq's task for a data folder, for notebooks.
 
     Args:
-        data: what ``fairseq-preprocess`` wrote.
+        data: the folder that ``fairseq-preprocess`` wrote.
         source_lang, target_lang: None finds them in the file names.
-        task: ``language_modeling`` for a text alone.
-        checkpoint: of a model whose options the data is to be read with: the tokens of a sample.
+        task: fairseq's task, such as ``language_modeling`` for a text alone.
+        checkpoint: a model whose options decide how the data is read, such as a sample's tokens.
 
     Raises:
-        ValueError: there is no such folder, or it has data for another task.
+        ValueError: the folder does not exist, or has data for another task.
         FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
     """
     languages = {"--source-lang": source_lang, "--target-lang": target_lang}
@@ -139,11 +139,11 @@ def load_task(
 
 
 def load_dataset(task: Any, subset: str) -> Any:
-    """A data set of the task's folder."""
+    """Load a data set from the task's folder."""
     data_type = data_types.type_of_task(task)
     try:
         task.load_dataset(subset)
-    except Exception as error:  # whatever fairseq makes of a file that is damaged or not there
+    except Exception as error:  # whatever fairseq raises for a damaged or missing file
         raise ValueError(
             f"--gen-subset got {subset!r}, of which there is no data that can be read in "
             f"{data_type.options_of(task).data}: "
@@ -155,7 +155,7 @@ def load_dataset(task: Any, subset: str) -> Any:
 
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
-    """An iterator over a data set in batches, as fairseq's options on batches say."""
+    """Return an iterator over a data set in batches, by fairseq's options for batches."""
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
@@ -171,7 +171,7 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
     except Exception as error:
         if type(error) is not Exception:
             raise
-        # fairseq's own for a sentence that is too long; it says what to do
+        # fairseq raises this for a sentence that is too long, and says what to do
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
     return iterator.next_epoch_itr(shuffle=False)
 
@@ -193,17 +193,17 @@ def _max_positions(task: Any, models: Sequence[Any]) -> Any:
 
 
 def shows_progress(args: Namespace) -> bool:
-    """Whether fairseq's options leave it to a command to say how far it is."""
+    """Whether fairseq's options allow a command to show its progress."""
     return not (args.no_progress_bar or args.log_format == "none")
 
 
 def log_to_stderr() -> None:
-    """Show warnings, and with the environment's ``LOGLEVEL`` more or less."""
+    """Log warnings, or the level in the environment's ``LOGLEVEL``, to stderr."""
     logging.basicConfig()
-    # Importing fairseq has made it show everything
+    # Importing fairseq has set a lower level
     logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
 
 
 def device_of(args: Namespace) -> torch.device:
-    """A GPU, where there is one and ``--cpu`` is not given; else the CPU."""
+    """Return the GPU if there is one and ``--cpu`` is not given; else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")

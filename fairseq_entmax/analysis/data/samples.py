@@ -18,7 +18,7 @@ def samples(
     at_once: int = 1,
     max_tokens: int | None = None,
 ) -> Iterator[Any]:
-    """Batches of given sentences of a data set, those of a like length together."""
+    """Yield batches of the given sentences of a data set, grouped by similar length."""
     batches: list[list[int]] = []
     for number in sorted(sentences, key=dataset.num_tokens):
         size = len(batches[-1]) if batches else at_once
@@ -33,12 +33,12 @@ def samples(
 def load_samples(
     task: Any, subset: str, sentences: Sequence[int], at_once: int = 1, device: str = "cpu"
 ) -> list[Any]:
-    """Batches of sentences by their numbers in the data set, for notebooks: those of a like length
-    together, ``at_once`` to a batch."""
+    """Return batches of the sentences with these numbers, for notebooks: ``at_once`` to a batch,
+    grouped by similar length."""
     dataset = load_dataset(task, subset)
     return list(samples(dataset, sentences, torch.device(device), at_once))
 
 
 def on_device(sample: Any, device: torch.device) -> Any:
-    """A batch of fairseq's, on a device."""
+    """Move a fairseq batch to a device."""
     return utils.move_to_cuda(sample, device) if device.type == "cuda" else sample

@@ -1,11 +1,11 @@
-"""What the tokens of a dictionary are: parts of words, rare, closing a question or a statement.
+"""Properties of a dictionary's tokens: parts of words, rarity, ends of questions and statements.
 
-Words are put together from the dictionary's own marks. SentencePiece marks the token that
-begins a word with ``▁``; a token that is this mark alone begins the word that the next token
-goes on with, also where that one is unknown. subword-nmt marks a token that the next one goes
-on from with ``@@`` at its end. In a dictionary without either every token is a word. An unknown
-token otherwise begins a word, and so does a marker such as ``<unk-3>``, which stands for one;
-the end of a sentence is part of none."""
+The dictionary's marks show which tokens form a word. In SentencePiece, ``▁`` begins a token that
+begins a word; a token that is this mark alone begins a word that the next token continues, even
+if that token is unknown. In subword-nmt, ``@@`` ends a token that the next one continues. In a
+dictionary without either mark, every token is a word. Any other unknown token begins a word, and
+so does a marker such as ``<unk-3>``, which stands for a word. The end of a sentence is part of no
+word."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SENTENCEPIECE, SUBWORD_NMT, WORDS = "sentencepiece", "subword_nmt", "words"
 MARK = "\u2581"
 _QUESTIONS = frozenset("?？؟;՞")
 _STOPS = frozenset({".", "。", "．", "…", "...", "।", "։", "۔"})
-# What may stand behind the last punctuation mark of a sentence: quotes and brackets
+# Quotes and brackets, which may follow the last punctuation mark of a sentence
 _CLOSING = frozenset("\"'”’»›)]}」』）】“‘")
 _GREEK_QUESTION = ";"
 
-# Words that ask, by language, without those that mostly do not, such as ``que``
+# Interrogative words by language, without words that are mostly used otherwise, such as ``que``
 _QUESTION_WORDS = {
     "de": "wer wen wem wessen was wann wo wohin woher warum wieso weshalb wie welche welcher welches",
     "en": "who whom whose what which when where why how",
@@ -41,7 +41,7 @@ NEITHER, INTERROGATIVE, DECLARATIVE = 0, 1, 2
 
 
 def subword_kind(dictionary: Any) -> str:
-    """How a fairseq dictionary marks parts of words, found from its symbols."""
+    """Return how a fairseq dictionary marks parts of words, judged by its symbols."""
     symbols = dictionary.symbols[dictionary.nspecial :]
     if any(symbol.startswith(MARK) for symbol in symbols):
         return SENTENCEPIECE
@@ -49,18 +49,19 @@ def subword_kind(dictionary: Any) -> str:
 
 
 def without_marks(word: str) -> str:
-    """A word of subwords put together, without their marks."""
+    """Return a word, joined from subwords, without their marks."""
     return word.replace("@@", "").replace(MARK, "") or word
 
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Facts on every token of a dictionary, as tensors ``(vocabulary,)`` indexed by token.
+    """Properties of every token of a dictionary, as tensors ``(vocabulary,)`` indexed by token.
 
-    ``begins``: it can begin a word; ``goes_on``: the next one goes on the word; ``rank``: from 0,
-    the most frequent of the training data, -1 of special and unknown symbols; ``ending``: 1 asks, 2
-    states; ``closing``: a quote or bracket that may stand behind a sentence's end. ``letters``: its
-    letters, with a space for anything else; ``question_words``: those of the language."""
+    ``begins``: it can begin a word. ``goes_on``: the next token continues the word. ``rank``: by
+    frequency in the training data, from 0; -1 for special symbols and markers. ``ending``: 1 ends a
+    question, 2 a statement. ``closing``: a quote or bracket that may follow the end. ``letters``:
+    its casefolded letters, with spaces for other characters. ``question_words``: those of the
+    language."""
 
     kind: str
     begins: Tensor
@@ -73,7 +74,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, dictionary: Any, language: str | None = None) -> TokenTable:
-        """The table of a fairseq dictionary."""
+        """Make the table of a fairseq dictionary."""
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
         known = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))
@@ -99,27 +100,27 @@ class TokenTable:
         )
 
     def to(self, device: torch.device) -> TokenTable:
-        """The table on a device."""
+        """Return the table on a device."""
         facts: dict[str, Any] = {
             name: one.to(device) for name, one in vars(self).items() if isinstance(one, Tensor)
         }
         return replace(self, **facts)
 
     def words(self, tokens: Tensor, special: Tensor) -> Tensor:
-        """The number of the word that each token ``(batch, length)`` is part of, rising from left to
-        right; -1 at special tokens, which are padding and ends of sentences."""
+        """Return the number of each token's word, ``(batch, length)``, rising from left to right;
+        -1 at ``special`` tokens, which are padding and ends of sentences."""
         starts = self.begins[tokens].clone()
         follows = self.goes_on[tokens[:, :-1]]
-        if self.kind == SENTENCEPIECE:  # others know by themselves whether they begin a word
+        if self.kind == SENTENCEPIECE:  # known tokens show whether they begin a word
             follows = follows & (self.rank[tokens[:, 1:]] < 0)
-        # A word begins behind padding and ends of sentences, whatever its first token looks like
+        # A word begins after padding and ends of sentences, whatever its first token is
         starts[:, 1:] = (starts[:, 1:] & ~follows) | special[:, :-1]
         starts[:, :1] = True
         return starts.cumsum(dim=1).masked_fill(special, -1)
 
     def interrogative(self, tokens: Tensor, words: Tensor) -> Tensor | None:
-        """Which tokens ``(batch, length)`` are of a word that asks, by :meth:`words`; None where the
-        language has no list."""
+        """Whether each token ``(batch, length)`` is part of an interrogative word, given the result
+        of :meth:`words`; None if there is no list for the language."""
         if not self.question_words:
             return None
         rows = []
@@ -129,7 +130,7 @@ class TokenTable:
                 if number >= 0:
                     texts[number] = texts.get(number, "") + self.letters[token]
             asking = {n for n, text in texts.items() if self.question_words & {*text.split()}}
-            # Not from the mark before the word, as in ``¿Qué``
+            # Without a mark before the word, as in ``¿Qué``
             pairs = zip(row, numbers, strict=True)
             rows.append([n in asking and bool(self.letters[t].strip()) for t, n in pairs])
         return torch.tensor(rows, device=tokens.device)
@@ -143,7 +144,7 @@ def _ranks(dictionary: Any, known: range) -> list[int]:
 
 
 def _ending(text: str, questions: frozenset[str]) -> int:
-    """Whether a token is a final punctuation mark; a closing quote may stand behind it."""
+    """Return what a token ends: a question, a statement or neither; it may have closing quotes."""
     mark = text.rstrip("".join(_CLOSING))
     if mark and set(mark) <= questions | {"!", "¿", "¡", "."} and mark[-1] in questions:
         return INTERROGATIVE
@@ -151,8 +152,8 @@ def _ending(text: str, questions: frozenset[str]) -> int:
 
 
 def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tuple[Tensor, Tensor]:
-    """The place of the mark at the end of each sentence, behind which stand only quotes and brackets,
-    and what it is, both ``(batch,)``. ``special`` are padding and ends of sentences."""
+    """Return the position of each sentence's last token, closing quotes and brackets aside, and
+    what it ends, both ``(batch,)``. ``special`` marks padding and ends of sentences."""
     skipped = special | table.closing[tokens]
     positions = torch.arange(tokens.size(1), device=tokens.device)
     last = torch.where(skipped, -1, positions).amax(dim=1)
@@ -161,15 +162,15 @@ def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tup
 
 
 def rarest(ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """The ranks of the two rarest tokens, of ranks ``(batch, length)``: each ``(batch, 1)``; where there
-    is but one, both are its, and -1 without any."""
+    """Return the ranks of the two rarest tokens, each ``(batch, 1)``, from ranks ``(batch,
+    length)``. If only one token has a rank, it is returned twice; without any, both are -1."""
     first = ranks.amax(dim=1, keepdim=True)
     second = ranks.masked_fill(ranks == first, -1).amax(dim=1, keepdim=True)
     return first, torch.where(second < 0, first, second)
 
 
 def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """Likewise of the tokens up to each place: each ``(batch, length)``."""
+    """The same as :func:`rarest`, for the tokens up to each position: each ``(batch, length)``."""
     first = ranks.cummax(dim=1).values
     length = ranks.size(1)
     is_read = torch.ones(length, length, dtype=torch.bool, device=ranks.device).tril()

@@ -1,1 +1,1 @@
-"""The models that are looked at: loaded, recorded, and with some heads silenced."""
+"""The models under analysis: loading them, recording their attention, and scaling their heads."""

@@ -1,4 +1,4 @@
-"""Running a model with some heads louder, softer, or not at all."""
+"""Scale the output of heads, or remove it, while a model runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fairseq_entmax.attention import MultiheadAttention
 
 @contextlib.contextmanager
 def scaled_heads(attention: MultiheadAttention, factor: Tensor) -> Iterator[None]:
-    """Multiply what each head gives to the output projection, after gates, by a factor ``(heads,)``
-    or ``(batch, heads)``; with 0 a head gives exactly 0. All else is computed as before."""
+    """Multiply each head's output, after its gate and before the output projection, by a factor
+    ``(heads,)`` or ``(batch, heads)``. A factor of 0 gives exactly 0. Nothing else changes."""
 
     is_closed = (factor == 0)[..., None]
 
     def scale(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
         (heads,) = args  # (queries, batch, heads * head_dim)
-        # Whatever is there: infinity, as half precision has it, times 0 would be no number
+        # Masked, not multiplied by 0: in half precision heads may be infinite, and 0 * inf is NaN
         split = heads.unflatten(-1, (attention.num_heads, -1)).masked_fill(is_closed, 0.0)
         return ((split * factor.to(heads.dtype)[..., None]).flatten(2),)
 

@@ -1,4 +1,4 @@
-"""How likely a model holds what it should have said."""
+"""The likelihood that a model gives to its targets."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ _NOTHING = -1  # no target
 
 
 def negative_log_likelihood(log_probs: Tensor, target: Tensor, counts: Tensor) -> Tensor:
-    """The negative log likelihood of every target in nats; 0 where it does not count."""
+    """Return every target's negative log likelihood in nats; 0 for targets that do not count."""
     rows, wanted = log_probs.flatten(0, -2), target.masked_fill(~counts, _NOTHING).flatten()
     losses = functional.nll_loss(rows, wanted, ignore_index=_NOTHING, reduction="none")
     return losses.view_as(target)
 
 
 def has_zeros(model: Any) -> bool:
-    """Whether a model's output gives words a probability of exactly zero."""
+    """Whether a model's output can give words a probability of exactly zero."""
     return bool(getattr(model, "output_alpha", 1.0) > 1.0)
 
 
 def unreachable(losses: Tensor, model: Any) -> Tensor:
-    """Targets that a model gives no probability, though it is sound: words outside the support of a
-    sparse output, and markers of words that a copy leaves out."""
+    """Whether each target has probability zero though the model is sound: words outside the support
+    of a sparse output, and markers of words that a copy leaves out."""
     copy = model.attention_options.copy
     may_be = has_zeros(model) or (copy is not None and copy.source_position_markers > 0)
     return losses == torch.inf if may_be else torch.zeros_like(losses, dtype=torch.bool)
 
 
 def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float) -> Tensor:
-    """A loss of every target that is finite, and so is its gradient; 0 where it does not count.
+    """Return a differentiable loss of every target; 0 for targets that do not count.
 
-    The likelihood of a word outside the support of a sparse output is zero, and has no gradient:
-    there it is the Fenchel-Young loss by which such models are trained."""
+    Outside the support of a sparse output, the likelihood of a word is zero and has no gradient, so
+    the loss is the Fenchel-Young loss that trains such models. Else it is the negative
+    log likelihood."""
     if alpha == 1.0:
-        # fairseq's own likelihoods are float32 whatever the model's precision
+        # fairseq's likelihoods are float32 whatever the model's precision
         dtype = torch.promote_types(logits.dtype, torch.float32)
         log_probs = torch.log_softmax(logits, dim=-1, dtype=dtype)
         return negative_log_likelihood(log_probs, target, counts)

@@ -1,4 +1,4 @@
-"""The models that are looked at, from checkpoints."""
+"""Load the models to analyse from checkpoints."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fairseq_entmax.models.checkpoint_model import read_model
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model of a checkpoint, in evaluation mode; a stock ``transformer`` as ours with softmax."""
+    """A checkpoint's model in evaluation mode; stock ``transformer`` becomes ours with softmax."""
 
-    name: str  # what to call it beside others
+    name: str  # tells it apart from other models
     path: str
-    architecture: str  # that the checkpoint names
+    architecture: str  # as the checkpoint names it
     model: Any
-    updates: int | None  # for which it was trained; None where the file does not say
+    updates: int | None  # of its training; None if the file does not say
 
 
 def load_models(
     args: Namespace, task: Any, names: Sequence[str] | None = None
 ) -> list[LoadedModel]:
-    """The models of ``--path``, on the device and in the precision that the options ask for."""
+    """Load the models of ``--path``, on the device and in the precision that the options choose."""
     paths = args.path.split(os.pathsep)
     if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
         raise ValueError(
@@ -53,18 +53,18 @@ def load_models(
 
 
 def load_model(path: str, task: Any) -> LoadedModel:
-    """A model of a checkpoint, on the CPU, in evaluation mode.
+    """Load a checkpoint's model on the CPU, in evaluation mode.
 
     Args:
         path: a checkpoint of a model of this package, or of fairseq's ``transformer`` or
-            ``transformer_lm``, which becomes one of this package with softmax.
+            ``transformer_lm``, which becomes a model of this package with softmax.
         task: fairseq's task, for its dictionaries.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is of another kind of model than the task's, or does not fit its
+        FileNotFoundError: the file does not exist.
+        ValueError: the model is of another kind than the task's, or does not fit the task's
             dictionaries or languages.
-        UnsafeCheckpointError: it holds something that could run code.
+        UnsafeCheckpointError: the file holds something that could run code.
     """
     checkpoint = read_model(path)
     state = checkpoint.state
@@ -74,7 +74,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
     try:
         model = data_type.build_model(checkpoint, task)
         model.load_state_dict(state["model"], strict=True)
-    except Exception as error:  # of settings or weights that do not fit, of whatever kind
+    except Exception as error:  # of any kind, from settings or weights that do not fit
         raise ValueError(f"{path} does not hold the model it names: {reason(error)}") from error
     model.eval().requires_grad_(False)
     updates = updates_of(state)
@@ -82,7 +82,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
 
 
 def _names(paths: list[str], mappings: list[str]) -> list[str]:
-    """The mappings, where they tell the models apart; else the parts of the paths that do."""
+    """Return the mappings if they tell the models apart; else the part of the paths that does."""
     if len(set(mappings)) == len(mappings):
         return mappings
     parts = [os.path.abspath(path).split(os.sep)[::-1] for path in paths]

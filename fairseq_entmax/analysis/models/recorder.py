@@ -1,4 +1,4 @@
-"""Attention weights of every head while a model runs."""
+"""Record the attention weights of every head while a model runs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ Attention = dict[str, dict[int, Tensor]]
 
 
 class AttentionRecorder:
-    """Records the weights of every head of a model, as a context manager.
+    """A context manager that records the attention weights of every head of a model.
 
-    While it is open, attention computes its weights apart, so kernels that never hold them
-    stand back; the model's results are the same. Afterwards the model is as it was.
+    While it is open, attention computes its weights explicitly instead of in kernels that never
+    hold them; the model's results are the same. Closing it restores the model.
 
         with AttentionRecorder(model) as recorder:
             model(**sample["net_input"])
         recorder.attention["cross"][0]  # (batch, heads, queries, keys)
 
     Args:
-        model: any model of this package; also what ``load_model`` or ``from_pretrained`` gave.
-        keep_graph: keep what is needed to differentiate through the weights. Otherwise they
-            are detached.
+        model: any model of this package, or the result of ``load_model`` or ``from_pretrained``.
+        keep_graph: allow differentiating through the weights; otherwise they are detached.
 
     Attributes:
-        attention: ``encoder-self``, ``decoder-self`` and ``cross`` to layer, from 0, to
-            weights ``(batch, heads, queries, keys)`` of the last pass, before dropout and
-            gates, float32 (float64 for a float64 model), on the model's device. Zero at
-            padding, and where the mapping says so. An attention without heads is absent. While
-            a model decodes step by step, as ``translate`` does, these are the weights of its last
-            step alone: ``look`` gives those of the whole sentence.
+        attention: maps ``encoder-self``, ``decoder-self`` and ``cross`` to layers, from 0, and
+            these to weights ``(batch, heads, queries, keys)`` of the last pass, before dropout and
+            gates, float32 (float64 for a float64 model), on the model's device. They are zero at
+            padding, and where the mapping gives zeros. An attention without heads is absent. While
+            a model decodes step by step, as ``translate`` does, these are the weights of the last
+            step only; ``look`` gives those of the whole sentence.
 
     Raises:
         ValueError: the model has no attention of this package, or is an ensemble.
@@ -72,8 +71,8 @@ class AttentionRecorder:
 
 
 def unwrapped(model: Any) -> nn.Module:
-    """The model itself, where it comes in something around it."""
-    models = getattr(model, "models", None)  # of fairseq's interface for its hub
+    """Return the model, taken out of fairseq's hub interface or another wrapper."""
+    models = getattr(model, "models", None)  # of fairseq's hub interface
     if models is not None:
         if len(models) != 1:
             raise ValueError(f"attention of one model is recorded, not of {len(models)} together")
@@ -83,23 +82,22 @@ def unwrapped(model: Any) -> nn.Module:
 
 
 def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Tensor]:
-    """One teacher-forced pass over a batch, without gradients.
+    """Run one teacher-forced pass over a batch, without gradients.
 
     Args:
         model: as for :class:`AttentionRecorder`, in evaluation mode.
         sample: a batch as fairseq's data loader makes it.
 
     Returns:
-        The weights of every head, and the logits ``(batch, queries, vocabulary)``; log
-        probabilities instead of a model that copies words, and ``(batch, classes)`` of one that
-        classifies.
+        The weights of every head, and the logits ``(batch, queries, vocabulary)``. A model that
+        copies words gives log probabilities instead; a classifier gives ``(batch, classes)``.
     """
     attention, (logits, _) = record_pass(model, sample)
     return attention, logits
 
 
 def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
-    """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
+    """The same as :func:`record_attention`, with the model's whole output in fairseq's form."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
         network = unwrapped(model)
         output = type_of_model(network).run(network, sample)

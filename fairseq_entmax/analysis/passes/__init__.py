@@ -1,1 +1,1 @@
-"""Passes of models over data, and what measures add up in them."""
+"""Passes of models over data, and the sums that measures collect in them."""

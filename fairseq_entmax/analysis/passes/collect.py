@@ -1,4 +1,4 @@
-"""What is known of a data set, and of each model, after batches of one pass."""
+"""Collect counts of a data set, and results of each model, batch by batch in one pass."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.models.recorder import record_pass
 from fairseq_entmax.analysis.passes.statistics import ModelStatistics
 
-# Of the places of dependents that the document has, in words from the head
+# The largest distance between head and dependent, in words, that the document has
 FARTHEST = 8
 
 
 class DataCounts:
-    """What the data set consists of; ``ids`` are the sentences seen, 8 bytes each."""
+    """Counts of what the data set contains; ``ids`` are the sentences seen, 8 bytes each."""
 
     def __init__(self, annotations: Annotations | None) -> None:
         self.annotated = None if annotations is None else AnnotationCounts(annotations)
@@ -56,7 +56,7 @@ class DataCounts:
 
 
 class ModelCollector:
-    """What is known of one model after any number of batches."""
+    """Results of one model over any number of batches."""
 
     def __init__(self, loaded: LoadedModel, wanted: Collection[str]) -> None:
         self.loaded = loaded
@@ -66,7 +66,7 @@ class ModelCollector:
         self._data_type = type_of_model(loaded.model)
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
-        """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
+        """Run the model on a batch; return heads' diversity in each sentence, ``(batch,)`` float64."""
         model = self.loaded.model
         attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
@@ -91,19 +91,19 @@ class ModelCollector:
 
     @property
     def loss(self) -> float | None:
-        """Negative log likelihood in nats a target that it can reach; None before any."""
+        """Negative log likelihood in nats per target that the model can reach; None before any."""
         return self.sums.total_mean("loss")
 
 
 class AnnotationCounts:
-    """What the annotations of a data set have in them, and what position alone would tell of them.
+    """Counts of a data set's annotations, and a baseline that predicts arcs by position alone.
 
-    Baseline: the share of a relation's arcs at its most frequent offset, in words of the text, from
-    query to key. Of offsets that are as frequent the shorter counts, then the one to the left."""
+    The baseline is the share of a relation's arcs at its most frequent offset, in words of the
+    text, from query to key. Ties go to the shorter offset, then to the one to the left."""
 
     def __init__(self, annotations: Annotations) -> None:
         self._annotations, self._sentences = annotations, 0
-        # For each relation: how often the head stands at an offset from the dependent
+        # For each relation: the head's offset from the dependent, to how often it occurs
         self._offsets: list[Counter[int]] = [Counter() for _ in annotations.relations]
         self._sums = Sums()
 
@@ -119,7 +119,7 @@ class AnnotationCounts:
         self._sums.add_ratios("entities", batch.entities.sum(dim=1), words)
 
     def results(self) -> dict[str, Any]:
-        """The numbers of ``annotations`` in ``analysis.json``."""
+        """Return ``annotations`` of ``analysis.json``."""
         known, tags, entities = self._annotations, self._sums.mean("tags"), None
         if known.has_entities:
             entities = self._sums.mean("entities")
@@ -135,7 +135,7 @@ class AnnotationCounts:
 
 
 def _baselines(offsets: Counter[int]) -> dict[str, Any]:
-    """A relation's numbers from how often its heads stand at each offset from the dependent."""
+    """Return a relation's numbers, given how often its heads are at each offset from dependents."""
     count = offsets.total()
     near = (place for place in range(-FARTHEST, FARTHEST + 1) if offsets[-place])
     places = {str(place): offsets[-place] / count for place in near}

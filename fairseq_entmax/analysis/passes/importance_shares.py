@@ -1,7 +1,7 @@
-"""How important heads are to a model, over some sentences of a data set, and how surely so.
+"""Estimate the importance of heads, with standard errors, on some sentences of a data set.
 
-Both measures take passes of their own, so they are of sentences spread evenly over the data set:
-of more of them until the standard error of every head's share of its layer is small."""
+Measures of importance need passes of their own, so they use sentences spread evenly over the data
+set, and take more of them until the standard error of every head's share of its layer is small."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.progress import watched
 
-# Sentences before the first look at the standard error, which is itself an estimate, and between
-# two looks
+# Sentences before the first check of the standard error, which is itself an estimate, and between
+# checks
 FEWEST, MORE = 64, 32
 
 
 def evenly_spread(size: int, number: int) -> list[int]:
-    """Numbers of ``number`` sentences of ``size``, or of all where there are fewer."""
+    """Return ``number`` evenly spread indices below ``size``, or all if there are fewer."""
     number = min(number, size)
     return [(2 * index + 1) * size // (2 * number) for index in range(number)]
 
 
 def spread_order(size: int) -> Iterator[int]:
-    """The numbers below ``size`` in an order of which every beginning is spread evenly: of van der Corput."""
+    """Yield the numbers below ``size`` in van der Corput's order: every prefix is evenly spread."""
     bits = max(0, size - 1).bit_length()
     for number in range(1 << bits):
         reversed_ = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
@@ -43,7 +43,7 @@ def spread_order(size: int) -> Iterator[int]:
 
 
 def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list[list[int]]:
-    """Which of ``size`` sentences are looked at, before each look at the standard error."""
+    """Return blocks of sentence indices below ``size``; errors are checked after each block."""
     if number is not None or measure.precision is None:
         return [evenly_spread(size, number or measure.sentences)]
     order = list(itertools.islice(spread_order(size), measure.sentences))
@@ -54,7 +54,7 @@ def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list
 
 
 class Shares(NamedTuple):
-    """What heads matter by one measure, and the standard errors of that; NaN of a single sentence."""
+    """Heads' shares by one measure, and their standard errors, which are NaN for one sentence."""
 
     heads: ByHead
     errors: ByHead
@@ -62,14 +62,14 @@ class Shares(NamedTuple):
 
     @property
     def largest_error(self) -> float:
-        """The largest of the standard errors; infinite where they are not known, 0 without heads."""
+        """The largest standard error; infinite if they are unknown, 0 without heads."""
         every = [error for layers in self.errors.values() for error in layers.values()]
         largest = max((float(one.max()) for one in every if len(one)), default=0.0)
         return math.inf if math.isnan(largest) else largest
 
 
 class ShareSums:
-    """What heads matter in sentences: one number a sentence and head."""
+    """The importance of heads in sentences: one number per sentence and head."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int], list[Tensor]] = {}
@@ -81,7 +81,7 @@ class ShareSums:
                 self._rows.setdefault((attention, layer), []).append(values.double().cpu())
 
     def shares(self) -> Shares:
-        """What is known so far."""
+        """Return the shares of all sentences so far."""
         heads: ByHead = {}
         errors: ByHead = {}
         number = 0
@@ -95,7 +95,7 @@ class ShareSums:
 
 
 def _share_and_error(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Each head's share, and its error by the ratio's linearization (Cochran 1977, equation 2.46)."""
+    """Return shares, and their errors by linearizing the ratio (Cochran 1977, equation 2.46)."""
     number, total = len(rows), rows.sum()
     total = total.where(total > 0, 1.0)
     share = rows.sum(dim=0) / total
@@ -110,7 +110,7 @@ def until_precise(
     blocks: Iterable[Sequence[int]],
     samples: Callable[[Sequence[int]], Iterable[Any]],
 ) -> Iterator[Any]:
-    """Batches of one block of sentences after another, until the errors are as small as wanted."""
+    """Yield the batches of one block after another, until the errors are small enough."""
     for block in blocks:
         yield from samples(block)
         if measure.precision is not None and sums.shares().largest_error <= measure.precision:
@@ -125,7 +125,7 @@ def shares_of(
     seen: Sequence[int],
     tables: Tables,
 ) -> Shares:
-    """What the heads of a model matter, by as many of the sentences seen as it takes."""
+    """Measure the importance of a model's heads, on as many of the sentences ``seen`` as needed."""
     blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
     at_once = min(args.batch_size or measure.at_once, measure.at_once)
     sums = ShareSums()

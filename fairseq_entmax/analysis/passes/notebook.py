@@ -1,4 +1,4 @@
-"""The measures on a dictionary of attention weights, without a data set."""
+"""Measure a dictionary of attention weights, without a data set."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ def measure(
     source_lengths: _Lengths = None,
     target_lengths: _Lengths = None,
 ) -> dict[str, dict[int, dict[str, Any]]]:
-    """Measure weights of attention, such as :class:`AttentionRecorder` gives: every number of
-    ``analysis.json`` that follows from weights, so not alpha, the gate, relevance and the gradient.
+    """Measure attention weights, such as those of :class:`AttentionRecorder`: every number of
+    ``analysis.json`` that follows from weights, so not alpha, the gate, relevance and gradient.
 
     Args:
-        attention: ``encoder-self``, ``decoder-self`` and ``cross``, those there are, to layer
-            to weights ``(batch, heads, queries, keys)``, of any floating dtype, rows of
-            probabilities.
-        sample: the batch they come from, as fairseq's data loader makes it. Without it and
-            ``task`` the measures that need words are None.
+        attention: maps ``encoder-self``, ``decoder-self`` and ``cross``, or some of them, to
+            layers, and these to weights ``(batch, heads, queries, keys)``, of any floating dtype,
+            whose rows are probabilities.
+        sample: the batch that they come from, as fairseq's data loader makes it. Without it and
+            ``task``, measures that need words are None.
         task: fairseq's task, for its dictionaries.
         annotations: parses of the data set that the sample is from; adds ``dependencies``,
             ``pos_kl``, ``pos_shares`` and ``named_entity``.
-        source_lengths: ``(batch,)``: without a sample, how many source tokens are real, behind
-            padding on the left, as fairseq has it; None: all are.
-        target_lengths: likewise of the decoder's input, whose padding is on the right.
+        source_lengths: ``(batch,)``, without a sample: how many source tokens are real, after
+            padding on the left, as in fairseq. None: all are.
+        target_lengths: the same for the decoder's input, whose padding is on the right.
 
     Returns:
         Attention to layer to ``{"diversity": …, "heads": [{"head": 0, "density": …, …}]}``,
         with the names and definitions of ``analysis.json``.
 
     Raises:
-        ValueError: a sample is given without a task or annotations without a sample, weights
-            are no probabilities, or do not fit the sentences.
+        ValueError: a sample is given without a task, or annotations without a sample; the weights
+            are not probabilities, or do not fit the sentences.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
@@ -83,7 +83,7 @@ def measure(
 
 
 def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
-    """Refuse what is no attention between these sentences."""
+    """Refuse weights that cannot be attention between these sentences."""
     queries, keys = batch.sides(name)
     sentences, length = queries.tokens.shape
     shape = tuple(weights.shape)
@@ -93,7 +93,7 @@ def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
             f"{sentences} sentences, {length} queries and {keys.tokens.size(1)} keys"
         )
     totals = weights.float().sum(dim=-1)
-    # Zero at padding; half precision rounds every weight
+    # Rows are zero at padding; half precision rounds every weight
     is_row = ((totals - 1).abs() < 0.02) | (totals == 0)
     if not bool(is_row.all()) or bool((weights < 0).any()):
         raise ValueError(
@@ -114,7 +114,7 @@ def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
 
 
 def _batch_of(attention: Attention, source_lengths: _Lengths, target_lengths: _Lengths) -> Batch:
-    """Sentences of unknown words, of the shapes that the weights have."""
+    """Make a batch of unknown words that has the shapes of the weights."""
     first = {name: next(iter(layers.values())) for name, layers in attention.items() if layers}
     source = [first[name].size(-1) for name in (ENCODER_SELF, CROSS) if name in first]
     target = [first[name].size(-2) for name in (DECODER_SELF, CROSS) if name in first]
@@ -132,7 +132,7 @@ def _batch_of(attention: Attention, source_lengths: _Lengths, target_lengths: _L
                 f"{name} got {lengths.tolist()}: give a number from 1 to {longest} for each of the "
                 f"{size} sentences"
             )
-        # As fairseq has padding: on the left of a source, on the right of a target
+        # fairseq pads a source on the left and a target on the right
         is_target = name == "target_lengths"
         start = torch.zeros_like(lengths) if is_target else longest - lengths
         places = torch.arange(longest, device=device)[None] - start[:, None]

@@ -1,4 +1,4 @@
-"""The measures of one pass over a data set, a batch at a time, for every attention of a model."""
+"""Apply the measures to every attention of a model, batch by batch in one pass over the data."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class LayerStatistics:
         self.sums = {measure.name: Sums() for measure in self._measures}
 
     def update(self, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Add weights ``(batch, heads, queries, keys)``; the heads' diversity in each sentence,
-        summed over its queries, and the number of those, both ``(batch,)``."""
+        """Add weights ``(batch, heads, queries, keys)``; return the heads' diversity in each
+        sentence, summed over its queries, and the number of these queries, both ``(batch,)``."""
         seen = LayerWeights(self.attention, weights, batch)
         for measure in self._measures:
             try:
@@ -45,16 +45,16 @@ class LayerStatistics:
         return seen.diversity
 
     def results(self) -> Fields:
-        """What ``analysis.json`` has of this attention, as far as it follows from weights."""
+        """Return the fields of this attention in ``analysis.json`` that follow from its weights."""
         return MeasuredLayer(self.attention, 0, self).results(WeightMeasure)
 
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """All that measures can look at when one attention of a layer is written down.
+    """Everything from which measures make the fields of one attention of a layer.
 
-    ``statistics`` of its weights, None where no head is left; ``module``, the attention itself;
-    ``importance``, by name the shares of measures that take passes of their own."""
+    ``statistics``: of its weights, None if no head is left. ``module``: the attention itself.
+    ``importance``: by name, the shares of measures that need passes of their own."""
 
     attention: str
     number: int
@@ -63,7 +63,7 @@ class MeasuredLayer:
     importance: Dictionary[str, ByHead] = field(default_factory=dict)
 
     def results(self, kinds: type[Measure] = Measure) -> Fields:
-        """The fields of the layer, and ``heads`` with those of its heads; by some measures."""
+        """Return the layer's fields, with its heads' in ``heads``, by measures of a class."""
         number = 0 if self.statistics is None else self.statistics.heads
         heads: list[Fields] = [{"head": head} for head in range(number)]
         layer: Fields = {}
@@ -77,15 +77,15 @@ class MeasuredLayer:
 
 
 class ModelStatistics:
-    """Sums over every attention of a model that has heads."""
+    """Sums over a model's attentions, except those without heads."""
 
     def __init__(self, wanted: Collection[str] | None = None) -> None:
         self.layers: dict[str, dict[int, LayerStatistics]] = {}
         self._wanted = wanted
 
     def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> Tensor:
-        """Add weights as :class:`AttentionRecorder` gives them; the diversity of each sentence,
-        ``(batch,)`` float64, a mean over its queries, and over attentions and layers."""
+        """Add weights as :class:`AttentionRecorder` gives them; return each sentence's diversity,
+        ``(batch,)`` float64, a mean over its queries, and then over attentions and layers."""
         differences = []
         for name, layers in attention.items():
             for layer, weights in layers.items():

@@ -1,1 +1,1 @@
-"""Parses of the source, and what heads do with them."""
+"""Parses of the source text: made by a tagger, read, and aligned with the model's subwords."""

@@ -1,17 +1,15 @@
-"""Which word each subword is part of, found from the letters alone.
+"""Find the word that each subword is part of, from the letters alone.
 
-1. The letters of a text are what is left of it in compatibility decomposition (NFKD) without
-   white space, control and format characters. Two texts with the same NFKC form, which is what
-   SentencePiece writes, have the same letters. The marks of subwords (``▁``, ``@@``) are no
-   letters.
-2. The letters of all subwords in turn must be those of all words in turn; if they are not, the
-   casefolded letters must be, as models of lower-cased text have them.
-3. A subword is part of the word that its first letter is in, also where it goes on into the next
-   word, as a subword ``).`` does. One without letters goes with the letter that follows, so
-   that the lone mark ``▁`` is part of the word that it begins.
-4. ``<unk>`` stands for one or more letters, whichever. What then has a place in the same word in
-   every way to match the letters is part of that word; what can be in one word or another is
-   part of none."""
+1. The letters of a text are its compatibility decomposition (NFKD) without white space, control
+   and format characters. Two texts with the same NFKC form, which SentencePiece writes, have the
+   same letters. The marks of subwords (``▁``, ``@@``) are not letters.
+2. The joined letters of all subwords must equal the joined letters of all words. If they do not,
+   the casefolded letters must, because some models read lower-cased text.
+3. A subword is part of the word that contains its first letter, even if it continues into the
+   next word, as ``).`` does. A subword without letters belongs to the letter that follows, so a
+   lone mark ``▁`` is part of the word that it begins.
+4. ``<unk>`` stands for one or more letters of any kind. A subword that falls into the same word in
+   every possible match is part of that word; if it could fall into several, it is part of none."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ NO_WORD = -1
 
 
 def letters(text: str) -> str:
-    """The characters by which texts are compared: rule 1."""
+    """Return the characters by which texts are compared (rule 1)."""
     decomposed = unicodedata.normalize("NFKD", text)
     if decomposed.isalnum():
         return decomposed
@@ -37,7 +35,7 @@ def letters(text: str) -> str:
 
 
 def subword_letters(symbol: str, kind: str) -> str:
-    """The letters of a symbol of the dictionary."""
+    """Return the letters of a dictionary's symbol."""
     if kind == SENTENCEPIECE:
         symbol = symbol.replace(MARK, " ")
     elif kind == SUBWORD_NMT:
@@ -46,7 +44,7 @@ def subword_letters(symbol: str, kind: str) -> str:
 
 
 def align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
-    """Find the word of each subword by the rules at the head of this module."""
+    """Return the number of each subword's word, or -1, by the rules at the head of this module."""
     try:
         return _align(subwords, words)
     except DifferentTextError:
@@ -66,7 +64,7 @@ def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     if not text and not any(subwords):
         return [NO_WORD] * len(subwords)
     word_at = [number for number, word in enumerate(words) for _ in word]
-    # Where each subword can begin, by those before it; then without what those behind it rule out
+    # Where each subword can begin, given those before it; then given those after it as well
     places = [{0}]
     for subword in subwords:
         if subword is None:

@@ -1,4 +1,4 @@
-"""Annotations of the source sentences of a batch, laid out along the model's subwords."""
+"""Annotations of a batch's source sentences, aligned with the model's subwords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_entmax.analysis.data.annotations.conllu import ConlluFile, Sentence
 from fairseq_entmax.analysis.data.tokens import subword_kind
 from fairseq_entmax.models.copy_transformer import markers_of
 
-# A root has no head among the words, and punctuation's is a matter of convention
+# A root has no head among the words; the head of punctuation is a matter of convention
 LEFT_OUT = ("root", "punct")
 
 
@@ -22,11 +22,11 @@ LEFT_OUT = ("root", "punct")
 class AnnotatedBatch:
     """The annotations of a batch, on the device of its tokens.
 
-    ``word``: ``(batch, keys)``: the number of each token's word, -1 of those of no word; ``words``:
-    how many the longest sentence has. ``arc_…``: ``(arcs,)``: of each dependency the sentence, its
-    two words, and its relation's place in ``relations``. ``parts_of_speech``: ``(batch, keys,
-    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64.
-    ``interrogative``: ``(batch, keys)`` bool; None where no word of the file asks."""
+    ``word``: ``(batch, keys)``, the number of each token's word, -1 for none. ``words``: how many
+    words the longest sentence has. ``arc_…``: ``(arcs,)``, each dependency's sentence, two words,
+    and index in ``relations``. ``parts_of_speech``: ``(batch, keys, tags)`` float64; rows sum to 1,
+    or to 0 without a tag. ``entities``: ``(batch, keys)`` float64, 1 or 0. ``interrogative``:
+    ``(batch, keys)`` bool; None if the file marks no interrogative word."""
 
     word: Tensor
     words: int
@@ -43,16 +43,16 @@ class AnnotatedBatch:
 
 
 class Annotations:
-    """A CoNLL-U file beside the source side of a data set.
+    """A CoNLL-U file with parses of a data set's source side.
 
     Args:
-        path: the file, a sentence for each line of the source, in its order.
-        dictionary: fairseq's dictionary of the source.
-        sentences: how many the data set has; None for a data set of some of the lines.
+        path: the file, with one sentence for each line of the source, in the same order.
+        dictionary: fairseq's source dictionary.
+        sentences: how many sentences the data set has; None if it holds only some of the lines.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is malformed, or has another number of sentences.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is malformed, or its number of sentences differs.
     """
 
     def __init__(self, path: str, dictionary: Any, sentences: int | None = None) -> None:
@@ -81,11 +81,10 @@ class Annotations:
             self._letters[unknown] = alignment.UNKNOWN
 
     def batch(self, ids: Tensor, src_tokens: Tensor) -> AnnotatedBatch:
-        """The annotations of sentences by their numbers ``(batch,)``, and of ``(batch, keys)`` tokens.
+        """Return the annotations of sentences ``ids`` ``(batch,)``, for tokens ``(batch, keys)``.
 
-        Left out are roots, punctuation, and arcs between two syntactic words of one word of the
-        text. Of a word that binds several syntactic words each has the same part in its parts of
-        speech."""
+        Roots, punctuation, and arcs between syntactic words of the same word of the text are left
+        out. If a word of the text has several tagged syntactic words, their tags count equally."""
         word = torch.full(src_tokens.shape, alignment.NO_WORD)
         arcs: list[tuple[int, int, int, int]] = []
         tags: list[tuple[int, int, int, float]] = []
@@ -101,7 +100,7 @@ class Annotations:
             arcs += [(index, *arc) for arc in self._arcs(parse) if known.issuperset(arc[:2])]
             words = max(words, len(parse.tokens))
             parts = [[parse.words[n] for n in token.words] for token in parse.tokens]
-            parts.append([])  # of what is no word
+            parts.append([])  # for tokens of no word, -1
             for place, place_in_text in zip(places, numbers, strict=True):
                 bound = parts[place_in_text]
                 tagged = [self._tag[part.upos] for part in bound if part.upos is not None]
@@ -134,7 +133,7 @@ class Annotations:
         return self._file[number]
 
     def _align(self, number: int, parse: Sentence, tokens: Sequence[int]) -> list[int]:
-        """The number of each token's word, from 0; -1 for a token of none."""
+        """Return the number of each token's word, from 0; -1 for a token of no word."""
         forms = [token.form for token in parse.tokens]
         try:
             return alignment.align(
@@ -150,7 +149,7 @@ class Annotations:
             ) from None
 
     def _arcs(self, parse: Sentence) -> Iterator[tuple[int, int, int]]:
-        """The dependent, the head, both words of the text, and the number of the relation."""
+        """Yield each arc's dependent and head, as words of the text, and its relation's number."""
         token_of = [number for number, token in enumerate(parse.tokens) for _ in token.words]
         for dependent, word in zip(token_of, parse.words, strict=True):
             if word.head and word.relation in self._relation:
@@ -160,7 +159,7 @@ class Annotations:
 
 
 def _filled(shape: Sequence[int], items: Sequence[tuple[float, ...]]) -> Tensor:
-    """Zeros but for some items: where they are, and last their value."""
+    """Return zeros except for some items, each of which is an index followed by a value."""
     result = torch.zeros(*shape, dtype=torch.float64)
     if items:
         *index, values = zip(*items, strict=True)

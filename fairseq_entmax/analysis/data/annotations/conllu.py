@@ -1,11 +1,11 @@
 """Parses of the source text in CoNLL-U, https://universaldependencies.org/format.html.
 
-What is read of a line's ten columns: ID, FORM, UPOS, HEAD, DEPREL, of FEATS whether a word asks
-(``PronType=Int``) and, of MISC, named entities:
-the key ``NE``, ``NER`` or ``Entity`` in any case, with ``O``, ``_`` or nothing for a word that is
-in no entity, and anything else for one that is, such as ``B-PER``, ``I-PER``, ``S-PER``, ``PER``.
-Values with a parenthesis are the notation of coreference, which marks more than names; they are
-not read. Lines of empty nodes (``8.1``) and comments are passed over."""
+Of a line's ten columns, ID, FORM, UPOS, HEAD and DEPREL are read. FEATS says whether a word is
+interrogative (``PronType=Int``). MISC gives named entities: the key is ``NE``, ``NER`` or
+``Entity`` in upper or lower case; the value is ``O``, ``_`` or empty for a word outside entities,
+and anything else, such as ``B-PER``, ``I-PER``, ``S-PER`` or ``PER``, for a word in one. Values
+with a parenthesis are coreference notation, which marks more than names, and are ignored. So are
+empty nodes (``8.1``) and comments."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NO_ENTITY = ("O", "_", "")
 
 
 class Word(NamedTuple):
-    """A syntactic word; None where the file has ``_``. A root has the head 0; of ``nsubj:pass`` the
-    relation is ``nsubj``; ``entity`` is ``O`` outside, None where the file is silent."""
+    """A syntactic word; a field is None if the file has ``_``. The head of a root is 0, and the
+    relation ``nsubj:pass`` is ``nsubj``. ``entity`` is ``O`` outside entities, None if unknown."""
 
     form: str
     upos: str | None
@@ -30,7 +30,7 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A word of the text: one syntactic word, or the several that a range line binds, from 0."""
+    """A word of the text, with the indices of its syntactic words; a range line joins several."""
 
     form: str
     words: range
@@ -44,7 +44,7 @@ class Sentence(NamedTuple):
 
 
 class ConlluFile:
-    """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence."""
+    """A CoNLL-U file in UTF-8, read and checked when opened; indexing parses a sentence."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -52,7 +52,7 @@ class ConlluFile:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path} is not in UTF-8: {error}") from None
         self.path = path
-        # The number of the first line of each sentence, and its lines
+        # For each sentence, the number of its first line, and its lines
         self._blocks: list[tuple[int, list[str]]] = []
         is_inside = False
         for number, line in enumerate(text.split("\n"), start=1):
@@ -73,7 +73,7 @@ class ConlluFile:
         return len(self._blocks)
 
     def __getitem__(self, number: int) -> Sentence:
-        """The sentence of a number, from 0."""
+        """Parse the sentence with a number, from 0."""
         first, lines = self._blocks[number]
         words: list[Word] = []
         tokens: list[Token] = []
@@ -90,7 +90,7 @@ class ConlluFile:
                         f"{len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs: "
                         f"{line[:60]!r}"
                     )
-                bound = tokens[-1].words.stop if tokens else 0  # the last word of a range line
+                bound = tokens[-1].words.stop if tokens else 0  # the last word that a token covers
                 identifier, form, misc = columns[0], columns[1], columns[9]
                 if "." in identifier:
                     continue
@@ -136,7 +136,7 @@ def _word(columns: list[str]) -> Word:
 
 
 def _entity(misc: str) -> str | None:
-    """The named entity of the column MISC: a label, ``O``, or None where it says nothing."""
+    """Return the named entity in the column MISC: a label, ``O``, or None if it gives none."""
     if "=" not in misc:
         return None
     for item in misc.split("|"):

@@ -1,8 +1,8 @@
-"""Parses of a text by a pipeline of spaCy, written as CoNLL-U.
+"""Parse a text with a spaCy pipeline and write CoNLL-U.
 
-spaCy comes with the extra ``tagger``; pipelines are packages of their own, which nothing here
-downloads: ``python -m spacy download es_core_news_sm``. The relations are the pipeline's: those for
-English and German have relations of their own, such as ``pobj`` and ``oa``."""
+The extra ``tagger`` installs spaCy. Pipelines are separate packages, which nothing here downloads:
+``python -m spacy download es_core_news_sm``. The relations are the pipeline's: English and German
+pipelines use their own sets of relations, such as ``pobj`` and ``oa``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _BATCH = 64
 
 
 def tag(text_path: str, language: str, output_path: str, overwrite: bool = False) -> int:
-    """Write the parse of each line of a text as one sentence of a CoNLL-U file, whole or not at all.
+    """Parse each line of a text into one sentence of a CoNLL-U file, written whole or not at all.
 
-    The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
-    component for are ``_``; named entities are in MISC. Gives the number of sentences."""
+    ``language`` is a code such as ``es``, or a pipeline's name or folder. A column is ``_`` if the
+    pipeline has no component for it; entities are in MISC. Return the number of sentences."""
     target = check_target(output_path, "--output", overwrite)
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
@@ -43,7 +43,7 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
 
 
 def _load(language: str) -> Any:
-    """The pipeline of a language, or of a name."""
+    """Load a language's small pipeline, or the pipeline of that name or folder."""
     try:
         spacy = importlib.import_module("spacy")
     except ModuleNotFoundError as error:
@@ -53,7 +53,7 @@ def _load(language: str) -> Any:
         ) from error
     name = language
     if not (spacy.util.is_package(name) or os.path.isdir(name)):
-        # As spaCy calls the small pipeline of a language
+        # spaCy's name for the small pipeline of a language
         name += f"_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
         if not spacy.util.is_package(name):
             raise ModuleNotFoundError(
@@ -64,7 +64,7 @@ def _load(language: str) -> Any:
 
 
 def _rows(parsed: Any) -> Iterator[str]:
-    """The lines of CoNLL-U for what spaCy made of a line; it has tokens of white space too."""
+    """Yield the CoNLL-U lines of a parsed line, without spaCy's white-space tokens."""
     words = [token for token in parsed if not token.is_space]
     number = {token.i: position for position, token in enumerate(words, start=1)}
     has_entities = parsed.has_annotation("ENT_IOB")
@@ -73,7 +73,7 @@ def _rows(parsed: Any) -> Iterator[str]:
         head, relation = "_", "_"
         if has_arcs:
             is_root = token.head.i == token.i
-            # A head of white space is nothing to point at
+            # A head that is white space has no number
             head = "0" if is_root else str(number.get(token.head.i, "_"))
             relation = "root" if is_root else token.dep_ or "_"
         misc = []

@@ -1,4 +1,4 @@
-"""The types of data that models are analysed on, and the one place where they differ."""
+"""The types of data that models are analysed on. All their differences are in this package."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fairseq_entmax.analysis.data.data_types.encoder_text import LabelledText, M
 from fairseq_entmax.analysis.data.data_types.language_model import LanguageModel
 from fairseq_entmax.analysis.data.data_types.seq2seq import Seq2Seq
 
-# The last takes every model and task that is of no other
+# The last type takes every model and task that no other type takes
 DATA_TYPES: tuple[DataType, ...] = (LabelledText(), LanguageModel(), MaskedText(), Seq2Seq())
 
 
 def type_named(task: str) -> DataType:
-    """The type of a task's name."""
+    """Return the type of data for a task's name."""
     for data_type in DATA_TYPES:
         if task in data_type.tasks:
             return data_type
@@ -24,17 +24,17 @@ def type_named(task: str) -> DataType:
 
 
 def type_of_task(task: Any) -> DataType:
-    """The type of the data of a task of fairseq's."""
+    """Return the type of data for a fairseq task."""
     return next((one for one in DATA_TYPES if one.has_task(task)), DATA_TYPES[-1])
 
 
 def type_of_model(model: Any) -> DataType:
-    """The type of data that a model, or its class, is for: by the attentions it has."""
+    """Return the type of data that a model, or its class, is for; its attentions tell."""
     return next((one for one in DATA_TYPES if one.has_model(model)), DATA_TYPES[-1])
 
 
 def check_model(model_class: Any, architecture: str, path: str, data_type: DataType) -> None:
-    """Refuse a checkpoint of a model for another type of data."""
+    """Refuse a checkpoint whose model is for another type of data."""
     model_type = type_of_model(model_class)
     if model_type.attentions != data_type.attentions:
         raise ValueError(

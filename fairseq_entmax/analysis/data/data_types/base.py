@@ -1,4 +1,4 @@
-"""What a type of data has to say of itself."""
+"""The interface of a type of data."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from fairseq_entmax.checkpoints import load_checkpoint
 
 
 class DataType:
-    """One type of data: how it is read, how a model is run on it, and what is said of it."""
+    """One type of data: how it is read, how a model runs on it, and how documents describe it."""
 
-    name: ClassVar[str]  # as kind of the document's data has it
-    tasks: ClassVar[tuple[str, ...]]  # of fairseq with such data; the first is the one to advise
-    models: ClassVar[str]  # what they are called in errors, and the data
+    name: ClassVar[str]  # ``kind`` in the document's ``data``
+    tasks: ClassVar[tuple[str, ...]]  # fairseq's tasks for it; errors recommend the first
+    models: ClassVar[str]  # what errors call its models, and the data
     data: ClassVar[str]
-    attentions: ClassVar[frozenset[str]]  # of its models, by which they are told from others
+    attentions: ClassVar[frozenset[str]]  # of its models; they tell the types apart
     task_class: ClassVar[type] = FairseqTask
-    left_out: ClassVar[frozenset[str]] = frozenset()  # measures that mean nothing there
-    no_parses: ClassVar[str] = ""  # why --conllu has no part there; nothing where it has
-    has_search: ClassVar[bool] = False  # whether its models write one text for another
+    left_out: ClassVar[frozenset[str]] = frozenset()  # measures without meaning for it
+    no_parses: ClassVar[str] = ""  # why --conllu cannot be used; empty if it can
+    has_search: ClassVar[bool] = False  # whether its models generate a text for a source
 
     def is_in(self, folder: str) -> bool:
-        """Whether a folder looks as if it had data of this type."""
+        """Whether a folder seems to hold data of this type."""
         raise NotImplementedError
 
     def has_task(self, task: Any) -> bool:
-        """Whether a task of fairseq's is of this type."""
+        """Whether a fairseq task is for data of this type."""
         return isinstance(task, self.task_class)
 
     def has_model(self, model: Any) -> bool:
@@ -43,14 +43,14 @@ class DataType:
         return frozenset(getattr(model, "attentions", ())) == self.attentions
 
     def options_of(self, task: Any) -> Any:
-        """The options of a task of fairseq's; those for language models have them as arguments."""
+        """Return a fairseq task's options; language modelling keeps them in ``args``."""
         return task.cfg or task.args
 
     def complete(self, args: Namespace, named: Collection[str]) -> None:
-        """Take options of the task, but those given, from the first checkpoint into ``args``."""
+        """Copy task options, except those ``named``, from the first checkpoint to ``args``."""
 
     def check_options(self, args: Namespace) -> None:
-        """Refuse options of ``analyze`` that have no part in data of this type."""
+        """Refuse options of ``analyze`` that do not apply to data of this type."""
         if args.of == GENERATED and not self.has_search:
             raise ValueError(
                 f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
@@ -59,73 +59,73 @@ class DataType:
             raise ValueError(f"--conllu got {args.conllu!r}: {self.no_parses}: leave it out")
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
-        """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
+        """Set up fairseq's task from parsed options; ``config`` is their nested form."""
         return tasks.setup_task(config)
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
-        """Refuse a data set that fairseq has read, where it has no targets."""
+        """Refuse a loaded data set that lacks the targets it needs."""
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        """Refuse a checkpoint of other data; its dictionary ends with markers without embeddings."""
+        """Refuse a checkpoint of other data; its dictionary's last ``markers`` lack embeddings."""
         raise NotImplementedError
 
     def build_model(self, checkpoint: Any, task: Any) -> Any:
-        """The model of a ``CheckpointModel``, without its weights."""
+        """Build the model of a ``CheckpointModel``, without its weights."""
         return checkpoint.model_class.build_model(checkpoint.args, task)
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
-        """What makes the sentences of a batch of its samples."""
+        """Return the tables that turn fairseq's samples into batches."""
         raise NotImplementedError
 
     def for_map(self, sample: Any) -> Any:
-        """The part of a batch of one sentence that its map is of."""
+        """Return the part of a one-sentence batch that its map shows."""
         return sample
 
     def length_shown(self, lengths: Tensor) -> Tensor:
-        """The lengths of what maps show of sentences, ``(batch,)``."""
+        """Return the lengths of what maps show of sentences, ``(batch,)``."""
         return lengths
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
-        """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""
+        """Return ``source``, ``queries`` and ``targets`` of the map of a one-sentence batch."""
         raise NotImplementedError
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        """What ``data`` of the document says beside the path."""
+        """Return the type's own fields and the counts of ``data`` in the document."""
         raise NotImplementedError
 
     def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
-        """What ``data`` of an ablation says beside the path."""
+        """Return the type's own fields and the counts of ``data`` in an ablation."""
         return {"kind": self.name, "source_lang": None, "target_lang": None, **counts}
 
     def item_text(self, item: Any) -> str:
-        """What one item of a data set is, for a hash of the data."""
+        """Return an item of a data set as text, to hash the data."""
         return f"{item['source'].tolist()}:{item['target'].tolist()}"
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
-        """One pass over a batch; logits and what else the model gives."""
+        """Run a model on a batch; return the logits and its other output."""
         output: tuple[Tensor, Any] = model(**sample["net_input"])[:2]
         return output
 
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
-        """What a model should have said, and where that counts: padding does not."""
+        """Return the targets, and which of them count: padding does not."""
         raise NotImplementedError
 
     def log_probs(self, model: Any, sample: Any, output: tuple[Tensor, Any]) -> Tensor:
-        """The logarithms of the probabilities of what can be said, beside each target."""
+        """Return the log probabilities of all tokens, or classes, for each target."""
         logs: Tensor = model.get_normalized_probs(output, True, sample)
         return logs
 
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
-        """The sentences of a batch without padding, each with its source tokens and decoder's queries."""
+        """Yield each sentence without padding, with its numbers of source tokens and queries."""
         raise NotImplementedError
 
 
 class TextAlone(DataType):
-    """A text that is source and target."""
+    """A text alone, which is both source and target."""
 
-    options: ClassVar[tuple[str, ...]]  # of the task, those of the checkpoint, if not given
-    stack: ClassVar[str]  # of the model, that reads the text
-    not_counted: ClassVar[tuple[str, ...]]  # what the document says of pairs of texts alone
+    options: ClassVar[tuple[str, ...]]  # of the task; by default the checkpoint's
+    stack: ClassVar[str]  # the part of the model that reads the text
+    not_counted: ClassVar[tuple[str, ...]]  # fields of the document that are null for it
 
     def is_in(self, folder: str) -> bool:
         return os.path.isfile(os.path.join(folder, "dict.txt"))
@@ -147,11 +147,11 @@ class TextAlone(DataType):
 
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Options of the task as a checkpoint was trained with them; those that it has."""
+    """Return the options that a checkpoint was trained with, out of ``names``."""
     found: dict[str, Any] = {}
     for settings in groups_of(load_checkpoint(path)):
         for name in names:
-            # A setting that stands for another one, by ${…}, is looked for in that group
+            # ${…} refers to a setting of another group, where it is found
             value = settings.get(name)
             if name not in found and value is not None and not str(value).startswith("${"):
                 found[name] = value
@@ -159,7 +159,7 @@ def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """The settings of a checkpoint: of the task first; or all, as older ones have them."""
+    """Return a checkpoint's groups of settings, the task's first; older ones have one group."""
     cfg = state.get("cfg")
     groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
     groups.append(state.get("args"))
@@ -169,7 +169,7 @@ def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
 def check_vocabulary(
     state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
 ) -> None:
-    """Refuse a checkpoint whose embedding is of another dictionary."""
+    """Refuse a checkpoint whose embedding does not have the dictionary's size."""
     prefix = f"{side}.embed_tokens."
     # One matrix, or one for each band of an adaptive input
     rows = [

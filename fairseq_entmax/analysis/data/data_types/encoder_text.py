@@ -1,4 +1,4 @@
-"""Texts that an encoder alone reads: with masked words to fill in, or with labels."""
+"""Texts that an encoder alone reads: with masked words to predict, or with labels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fairseq_entmax.attentions import ENCODER_SELF
 
 HEAD = "sentence_classification_head"
 HEADS = "classification_heads."
-NOTHING = -1  # as the target of a text that asks for nothing
+NOTHING = -1  # the target where nothing is to be predicted
 
 
 class EncoderText(TextAlone):
-    """A text that an encoder reads."""
+    """A text that an encoder alone reads."""
 
     attentions: ClassVar = frozenset({ENCODER_SELF})
-    # There is nothing that is written
+    # Nothing is generated
     left_out: ClassVar = frozenset({"copy_agreement", "relevance"})
     stack = "encoder.sentence_encoder"
     not_counted = ("target_tokens",)
@@ -37,7 +37,7 @@ class EncoderText(TextAlone):
         return {"source": source, "queries": [], "targets": []}
 
     def typed_texts(self, task: Any, sources: Sequence[Tensor]) -> Any:
-        """A data set of texts that a user typed, in which nothing is asked for."""
+        """Make a data set of texts that a user typed, with no targets to predict."""
         sizes, pad = numpy.array([len(one) for one in sources]), task.source_dictionary.pad()
         first = getattr(task.cfg, "init_token", task.source_dictionary.bos())
         source = fairseq_data.PrependTokenDataset(fairseq_data.ListDataset(sources, sizes), first)
@@ -54,7 +54,7 @@ class EncoderText(TextAlone):
         return fairseq_data.NestedDictionaryDataset(parts, sizes=[source.sizes])
 
     def empty_target(self, text: Tensor) -> Tensor:
-        """The target of a text of one's own."""
+        """Return the target, with nothing to predict, of a text that a user typed."""
         raise NotImplementedError
 
     def item_text(self, item: Any) -> str:
@@ -62,7 +62,7 @@ class EncoderText(TextAlone):
 
 
 class MaskedText(EncoderText):
-    """Texts as ``masked_lm`` makes them: some words are masked, and to be said."""
+    """Texts as ``masked_lm`` makes them: some words are masked, and predicted."""
 
     name = "masked"
     tasks = ("masked_lm",)
@@ -150,7 +150,7 @@ class LabelledText(EncoderText):
         model = super().build_model(checkpoint, task)
         name = task.cfg.classification_head_name
         model.register_classification_head(name, num_classes=task.cfg.num_classes)
-        # A checkpoint may have others, of earlier training
+        # A checkpoint may have other heads, from earlier training
         model.head_in_use = name
         return model
 
@@ -170,7 +170,7 @@ class LabelledText(EncoderText):
         return target, target != NOTHING
 
     def predicted_class(self, task: Any, logits: Tensor) -> str:
-        """The class of a text, and how likely it is, of logits ``(1, classes)``."""
+        """Return a text's likeliest class and its probability, from logits ``(1, classes)``."""
         label = int(logits.argmax())
         words = task.label_dictionary
         return f"{words[label + words.nspecial]} ({float(logits.softmax(-1)[0, label]):.0%})"

@@ -1,4 +1,4 @@
-"""A text alone: what language models read, and predict token by token."""
+"""A text alone, which language models predict token by token."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from torch import Tensor
 from fairseq_entmax.analysis.data.data_types.base import TextAlone
 from fairseq_entmax.attentions import DECODER_SELF
 
-# Tokens of a sample that its map is of. A decoder sees nothing behind a token, so the map of its
-# beginning is the beginning of its map
+# How many tokens of a sample a map shows. A decoder does not see later tokens, so the weights are
+# the same as in a map of the whole sample
 MAP_TOKENS = 64
 
 
 class LanguageModel(TextAlone):
-    """A text in samples: a decoder alone."""
+    """A text cut into samples, for models that are a decoder alone."""
 
     name = "text"
     tasks = ("language_modeling",)
     models = "language models"
     data = "a text alone, for language models"
     attentions: ClassVar = frozenset({DECODER_SELF})
-    # They are about a source, or about the end of a sentence, which is not yet read
+    # They need a source, or the end of a sentence, which a query has not read yet
     left_out: ClassVar = frozenset(
         {"copy_agreement", "relative_position", "final_punctuation", "question_word"}
     )
     no_parses = "parses are of the source of a pair of texts, and language models have none"
     task_class = LanguageModelingTask
-    # What the samples of a text are
+    # They decide how a text is cut into samples
     options = (
         *("sample_break_mode", "tokens_per_sample", "output_dictionary_size", "add_bos_token"),
         *("max_target_positions", "shorten_method", "shorten_data_split_list"),
@@ -75,8 +75,8 @@ class LanguageModel(TextAlone):
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
         target: Tensor = sample["target"]
         words = model.decoder.dictionary
-        # A text that begins with <s> begins its targets with it, too: nobody is to predict that,
-        # and fairseq-eval-lm leaves it out
+        # If a text begins with <s>, so do its targets. Nothing predicts it, and fairseq-eval-lm
+        # leaves it out
         return target, (target != words.pad()) & (target != words.bos())
 
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:

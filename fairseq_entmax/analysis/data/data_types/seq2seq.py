@@ -1,4 +1,4 @@
-"""Pairs of texts: the source and the target of translation and of summaries."""
+"""Pairs of texts: the source and the target of translation or summarization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 
 class Seq2Seq(DataType):
-    """A source and a target: models with an encoder and a decoder."""
+    """A source and a target, for models with an encoder and a decoder."""
 
     name = "pairs"
     tasks = ("translation", "entmax_summarization")

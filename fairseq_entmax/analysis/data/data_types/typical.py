@@ -1,4 +1,4 @@
-"""Which sentences are shown, where nobody chooses: typical ones whose heads differ most."""
+"""The sentences shown by default: those of typical length in which heads differ most."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-# Of all sentences ordered by length: where the typical ones begin, the quarters meet, and they end
+# Quantiles of length: where typical sentences begin, where the quarters meet, where they end
 BORDERS = (0.125, 0.25, 0.5, 0.75, 0.875)
-# A map of more tokens is hard to read; of sentences as long as this, longer ones come last
+# A map of more tokens is hard to read, so longer sentences come last
 LONGEST_SHOWN = 80
-# Of how much heads differ, behind the point: padding moves the last digits
+# Decimals of how much heads differ that are compared: padding changes later ones
 DIGITS = 5
-# Of the quarters of the data by length, in which order they have a sentence more: near the median
-# first
+# The order in which quarters of the data, by length, get a sentence: those near the median first
 QUARTERS = (1, 2, 0, 3)
 
 
 class TypicalLengths(NamedTuple):
-    """The lengths, in tokens, at :data:`BORDERS`: what is typical is from the first to the last."""
+    """The lengths, in tokens, at :data:`BORDERS`; those from the first to the last are typical."""
 
     shortest: int
     first_quartile: int
@@ -34,42 +33,43 @@ class TypicalLengths(NamedTuple):
 
     @classmethod
     def of(cls, counts: Counter[int]) -> TypicalLengths:
-        """Of the number of sentences of each length; all 0 of none."""
+        """Make them from the number of sentences of each length; all are 0 without sentences."""
         lengths = sorted(counts) or [0]
         seen = list(itertools.accumulate(counts[length] for length in lengths))
         return cls(*(lengths[bisect_left(seen, border * seen[-1])] for border in BORDERS))
 
     def quarter(self, length: int) -> int | None:
-        """In which quarter of the data, 0 to 3, a typical sentence is; None for others."""
+        """Return the quarter of the data, 0 to 3, of a typical length; None for other lengths."""
         if not self.shortest <= length <= min(self.longest, LONGEST_SHOWN):
             return None
         return sum(length > border for border in self[1:4])
 
     def distance(self, length: int) -> tuple[bool, int]:
-        """How far from typical a length is: what can be read comes first, then by the median."""
+        """Return a sort key: readable lengths come first, then those near the median."""
         return length > LONGEST_SHOWN, abs(length - self.median)
 
 
 class _Candidate(NamedTuple):
-    """What is known of a sentence; of two alike, the greater one is shown first."""
+    """A sentence that may be shown; greater candidates are shown first."""
 
     difference: float
-    first: int  # the number in the data set below 0: of equals, the first
+    first: int  # minus its number in the data set: among equals, the earlier is greater
     length: int
 
 
 class TypicalSentences:
-    """Holds typical sentences in which heads differ most, whatever the number of sentences seen.
+    """Keeps the typical sentences in which heads differ most, out of any number of sentences.
 
-    Of each quarter of the data by length as many are taken as of the next, the inner ones first, and
-    of the outer ones those of the half nearest the median. No text is taken twice, and none of more
-    than :data:`LONGEST_SHOWN` tokens. Where this leaves places, those nearest the median have them. The
-    lengths that are typical are known at the end alone, so the best of every length are kept."""
+    Each quarter of the data, by length, gives equally many, the inner quarters first; an outer one
+    gives only from its half nearest the median. No text is taken twice, and none of more than
+    :data:`LONGEST_SHOWN` tokens. Places that this leaves go to other sentences near the median, too
+    long ones last. Typical lengths are known only at the end, so the best of every length are
+    kept."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._lengths: Counter[int] = Counter()
-        # By length, the best texts
+        # Length to the best texts
         self._best: dict[int, dict[bytes, _Candidate]] = {}
 
     def update(
@@ -79,7 +79,7 @@ class TypicalSentences:
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
     ) -> None:
-        """Offer a batch: all but the texts are ``(batch,)``, the lengths those of what is shown."""
+        """Offer a batch: tensors are ``(batch,)``, and ``lengths`` are those of what is shown."""
         rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts)
         self._lengths.update(rows[2])
         for number, difference, length, tokens in zip(*rows, strict=True):
@@ -90,16 +90,16 @@ class TypicalSentences:
                 del best[min(best, key=lambda text: best[text])]
 
     def sentences(self) -> list[int]:
-        """The numbers of those kept, those to show first before others."""
+        """Return the numbers of the chosen sentences, in the order in which to show them."""
         texts: dict[bytes, _Candidate] = {}
         for best in self._best.values():
             for text, candidate in best.items():
-                # A text may have two lengths where the other side differs
+                # A text may have two lengths if its other sides differ
                 _keep_first(texts, text, candidate)
         return [-one.first for one in self._chosen(list(texts.values()), self._typical)]
 
     def how(self) -> dict[str, Any]:
-        """How they were chosen, as the document says it."""
+        """Return how they were chosen, in the form of ``chosen`` in the document."""
         return {"by": "typical", "lengths": list(self._typical)}
 
     @property
@@ -107,7 +107,7 @@ class TypicalSentences:
         return TypicalLengths.of(self._lengths)
 
     def _chosen(self, every: list[_Candidate], typical: TypicalLengths) -> list[_Candidate]:
-        """One of each quarter in turn, those that differ most first."""
+        """Take one sentence of each quarter in turn, those whose heads differ most first."""
         ranked = sorted(every, reverse=True)
         quarters = [
             [one for one in ranked if typical.quarter(one.length) == quarter]
@@ -123,7 +123,7 @@ class TypicalSentences:
 
 
 def _keep_first(best: dict[bytes, _Candidate], text: bytes, candidate: _Candidate) -> None:
-    """Of the same text the first in the data set."""
+    """Keep, of the same text, the first candidate in the data set."""
     if text not in best or candidate.first > best[text].first:
         best[text] = candidate
 
@@ -133,12 +133,12 @@ def _in_turns(groups: Iterable[Sequence[_Candidate]]) -> list[_Candidate]:
 
 
 def digest(tokens: Sequence[int]) -> bytes:
-    """What two texts have in common that are the same, and only these: 16 bytes."""
+    """Return a hash of a text: 16 bytes."""
     return hashlib.blake2b(repr(list(tokens)).encode(), digest_size=16).digest()
 
 
 def dealt(sizes: dict[int, int], number: int) -> dict[int, int]:
-    """How many each gets of a number that is dealt out one by one, none more than its size."""
+    """Deal out ``number`` one by one in turn; return how many each gets, at most its size."""
     shares = dict.fromkeys(sizes, 0)
     while number > 0 and any(shares[one] < size for one, size in sizes.items()):
         for one, size in sizes.items():
