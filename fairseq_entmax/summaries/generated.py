@@ -1,13 +1,13 @@
-"""What ``fairseq-generate`` printed, by sentence number.
+"""The output of ``fairseq-generate``, by sentence number.
 
-Its lines are, with tabs between the parts and *n* the sentence's number in the data set from 0::
+Its lines have tabs between the parts, and *n* is the sentence's number in the data set, from 0::
 
     S-n  source         T-n  target
     H-n  score  text    (a hypothesis, in the words of the dictionary)
     D-n  score  text    (the same after --bpe and --tokenizer)
 
-and others, such as P-n and what it logs. It prints batches of sentences of like lengths, so the
-order of the lines is not that of the data set. With ``--nbest``, the hypotheses of a sentence
+There are other lines, such as P-n and logs. It prints batches of sentences of similar length, so
+the lines are not in the order of the data set. With ``--nbest``, the hypotheses of a sentence
 follow each other, the best first.
 """
 
@@ -21,7 +21,7 @@ _LINE = re.compile(r"(([ST])-(\d{1,18})\t|([HD])-(\d{1,18})\t[-+.\w]+\t)(.*)")
 
 
 class Line(NamedTuple):
-    """A line of a sentence: its kind is S, T, H or D; before its text stands the head."""
+    """A line of a sentence, of kind S, T, H or D; ``head`` is what stands before its text."""
 
     kind: str
     number: int
@@ -30,7 +30,7 @@ class Line(NamedTuple):
 
 
 def parse_line(line: str) -> Line | None:
-    """One line, without its end; None where it is none of S, T, H and D."""
+    """Parse one line, without its newline; None if it is not of kind S, T, H or D."""
     match = _LINE.fullmatch(line)
     if match is None:
         return None
@@ -40,7 +40,7 @@ def parse_line(line: str) -> Line | None:
 def hypotheses(path: str, documents: int) -> list[str]:
     """The best hypotheses in a file of fairseq-generate's output, in the order of the data set.
 
-    They are those of ``D-`` where the file has it, else of ``H-``.
+    They are those of ``D-`` if the file has any, else those of ``H-``.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     last: dict[str, int] = {}
@@ -49,7 +49,7 @@ def hypotheses(path: str, documents: int) -> list[str]:
         if parsed is None or parsed.kind not in found:
             continue
         kind, number, _, text = parsed
-        # Hypotheses of --nbest follow each other
+        # With --nbest, the hypotheses of a sentence follow each other
         if number in found[kind] and last[kind] != number:
             raise ValueError(
                 f"line {place} of {path} has {kind}-{number} once more: give the output of one "
@@ -74,7 +74,7 @@ def hypotheses(path: str, documents: int) -> list[str]:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a text in UTF-8, without their ends, split as fairseq splits them."""
+    """The lines of a UTF-8 text, without newlines, split as fairseq splits them."""
     with open(path, encoding="utf-8") as file:
         try:
             for line in file:

@@ -1,11 +1,10 @@
 """Words outside the vocabulary, as markers that a model can copy.
 
-A vocabulary of words has N markers, ``<unk-0>`` to ``<unk-(N-1)>``, as its last entries. In a
-source, each distinct word that is not in the vocabulary becomes one, numbered in order of first
-occurrence; so a source that is cut keeps its numbers. In the target, a word outside the
-vocabulary becomes the marker that it has in the source. All others stay as they are, and fairseq
-makes them ``<unk>``: words of the target that are not in the source, and of both those beyond
-the first N.
+The last N entries of a vocabulary of words are the markers ``<unk-0>`` to ``<unk-(N-1)>``. In a
+source, each distinct unknown word becomes a marker, numbered in order of first occurrence, so
+cutting a source does not change its numbers. In the target, an unknown word becomes the marker
+that it has in the source. fairseq turns all other unknown words into ``<unk>``: those of the
+target that are not in the source, and those of both beyond the first N.
 
 Source: See et al. 2017, *Get To The Point*, section 2.2, where they are the extended vocabulary.
 """
@@ -23,7 +22,7 @@ from typing import BinaryIO
 from fairseq_entmax.summaries.generated import Line, parse_line, read_lines
 
 UNKNOWN = "<unk>"
-# What every dictionary of fairseq has at its beginning, and no file of one
+# Every dictionary of fairseq begins with these, but its file does not contain them
 SPECIAL = frozenset({"<s>", "<pad>", "</s>", UNKNOWN})
 MARKER = re.compile(r"<unk-(\d{1,9})>")
 _OVERWRITE = "#fairseq:overwrite"
@@ -34,13 +33,13 @@ _FITTING = (
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words of a dictionary file, with fairseq's special ones, and how many markers it has."""
+    """The words of a dictionary file, fairseq's special ones, and the number of its markers."""
 
     words: frozenset[str]
     markers: int
 
     def unknown(self, source: Iterable[str]) -> dict[str, int]:
-        """The distinct words of a source outside the vocabulary, to their numbers from 0."""
+        """Number, from 0, the distinct words of a source that are not in the vocabulary."""
         numbers: dict[str, int] = {}
         for word in source:
             if word not in self.words:
@@ -48,7 +47,7 @@ class Vocabulary:
         return numbers
 
     def marked(self, words: Iterable[str], unknown: dict[str, int]) -> list[str]:
-        """Words, with markers in place of those that have one."""
+        """Replace the words that have a marker by it."""
         markers = self.markers
         return [
             marker(unknown[word]) if unknown.get(word, markers) < markers else word
@@ -57,12 +56,12 @@ class Vocabulary:
 
 
 def marker(number: int) -> str:
-    """The marker with a number."""
+    """The marker with this number."""
     return f"<unk-{number}>"
 
 
 def unmarked_words(path: str) -> Iterator[list[str]]:
-    """The words of each line of a text."""
+    """The words of each line of a text; ValueError if one looks like a marker."""
     for place, line in enumerate(read_lines(path), start=1):
         if match := re.search(rf"(?<!\S){MARKER.pattern}(?!\S)", line):
             raise ValueError(
@@ -73,7 +72,7 @@ def unmarked_words(path: str) -> Iterator[list[str]]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Read a dictionary with markers, in fairseq's form, ``word count`` a line."""
+    """Read a dictionary with markers, in fairseq's format: ``word count`` on each line."""
     lines = (line.rstrip().removesuffix(_OVERWRITE).rstrip() for line in read_lines(path))
     entries = [line.rpartition(" ") for line in lines]
     words, counts = [word for word, _, _ in entries], [count for _, _, count in entries]
@@ -93,10 +92,10 @@ def mark(
     outputs: Sequence[BinaryIO],
     cuts: Sequence[int | None],
 ) -> list[Counter[str]]:
-    """Write a source, and its target if there is one, with markers; the source stands first.
+    """Write a source, and its target if there is one, with markers; the source comes first.
 
-    Words that are cut off a source have no marker in the target. Counts the ``words`` of each, those
-    that are ``unknown``, and of these ``marked``.
+    Words that are cut off a source have no marker in the target. Returns, for each text, the numbers
+    of ``words``, of ``unknown`` words, and of these ``marked``.
     """
     counts: list[Counter[str]] = [Counter() for _ in paths]
     for place, sides in enumerate(zip_longest(*map(unmarked_words, paths)), start=1):
@@ -110,7 +109,7 @@ def mark(
                     f"two texts whose lines belong together"
                 )
             words = words[:cut]
-            if unknown is None:  # the source stands first
+            if unknown is None:  # the source comes first
                 unknown = vocabulary.unknown(words)
             marked = vocabulary.marked(words, unknown)
             output.write(f"{' '.join(marked)}\n".encode())
@@ -123,10 +122,10 @@ def mark(
 def restore(
     vocabulary: Vocabulary, generated: str, source: str, cut: int | None, output: BinaryIO
 ) -> Counter[str]:
-    """Write what fairseq-generate printed again, with words for markers in S, T, H and D.
+    """Copy the output of fairseq-generate, with words in place of markers in S, T, H and D.
 
-    Counts ``hypotheses``, their markers that were ``restored`` and those ``lost``, which stand for no
-    word and become ``<unk>``; and ``sources``, found to be the lines of their numbers.
+    Returns the numbers of ``hypotheses``, of markers in them that were ``restored`` or ``lost`` (they
+    stand for no word and become ``<unk>``), and of ``sources``, each of which matched its line.
     """
     sources = [words[:cut] for words in unmarked_words(source)]
     counts: Counter[str] = Counter()
@@ -143,7 +142,7 @@ def restore(
                 _check_source(parsed, vocabulary, words, generated, source)
                 counts["sources"] += 1
             text, lost = _restored(parsed.text, list(vocabulary.unknown(words)))
-            if parsed.kind == "H":  # which D- repeats
+            if parsed.kind == "H":  # D- repeats it, and is not counted
                 counts["hypotheses"] += 1
                 counts["lost"] += lost
                 counts["restored"] += len(MARKER.findall(parsed.text)) - lost
@@ -158,7 +157,7 @@ def restore(
 
 
 def _restored(text: str, words: Sequence[str]) -> tuple[str, int]:
-    """A text with words for its markers, and how many of these stand for none."""
+    """A text with words in place of its markers, and the number of markers without a word."""
     lost = sum(int(number) >= len(words) for number in MARKER.findall(text))
     return MARKER.sub(lambda match: (*words, UNKNOWN)[min(int(match[1]), len(words))], text), lost
 
@@ -166,14 +165,14 @@ def _restored(text: str, words: Sequence[str]) -> tuple[str, int]:
 def _check_source(
     printed: Line, vocabulary: Vocabulary, words: Sequence[str], generated: str, source: str
 ) -> None:
-    """See that a source that fairseq-generate printed is its line of the source, marked.
+    """Check that a source that fairseq-generate printed is its line of the source, marked.
 
-    fairseq may have cut it. White space and entities do not count, as --tokenizer changes them.
+    fairseq may have cut it. White space and entities are ignored, as --tokenizer changes them.
     """
     seen = [
         word if word in vocabulary.words or MARKER.fullmatch(word) else UNKNOWN
         for word in vocabulary.marked(words, vocabulary.unknown(words))
-        if word not in SPECIAL or word == UNKNOWN  # the others fairseq does not print
+        if word not in SPECIAL or word == UNKNOWN  # fairseq does not print the other special ones
     ]
     whole, start = (html.unescape("".join(text)) for text in (seen, printed.text.split()))
     if not whole.startswith(start):

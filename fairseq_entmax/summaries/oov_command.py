@@ -12,7 +12,7 @@ from fairseq_entmax.summaries import oov
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command with what stands behind ``fairseq-entmax oov``."""
+    """Run the command with the arguments after ``fairseq-entmax oov``."""
     options = _parser().parse_args(arguments)
     for name, least in (("words", 1), ("markers", 0), ("cut_source", 1), ("cut_target", 1)):
         value = getattr(options, name, None)
@@ -95,7 +95,7 @@ def _vocabulary(options: argparse.Namespace) -> None:
     if not counts:
         raise ValueError(f"--text {' '.join(options.text)} has no word: give other texts")
     with whole_file(output) as file:
-        # Words that are as frequent are in alphabetical order, as in fairseq's own dictionaries
+        # Equally frequent words are in alphabetical order, as in fairseq's own dictionaries
         for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[
             : options.words
         ]:

@@ -1,15 +1,15 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries, by the package ``rouge-score``.
 
-Words, stems and the matches of one summary with one reference are that package's, which follows
-ROUGE-1.5.5, the script that published numbers are made with. What it lacks is done here as
-ROUGE-1.5.5 does it (subroutines ``readText`` and ``computeNGramScore``):
+That package finds words and stems, and matches one summary with one reference. It follows
+ROUGE-1.5.5, the script behind published numbers. What it lacks is done here as in ROUGE-1.5.5
+(subroutines ``readText`` and ``computeNGramScore``):
 
 - ``-b N``: summary *and* references are cut after N bytes. Bytes between sentences do not count.
-- ``-f A``: of several references, matches and lengths are summed over them before dividing, so
-  that each counts by its length; not the best of them, as in rouge-score's ``score_multi``.
+- ``-f A``: with several references, matches and lengths are summed before dividing, so each
+  reference counts by its length. rouge-score's ``score_multi`` takes the best one instead.
 
-ROUGE-L is of the summary as one sequence, or with sentences marked, of the union of the longest
-common subsequences of its sentences, as in ROUGE-1.5.5 with a sentence a line (``rougeLsum``).
+ROUGE-L treats a summary as one sequence. With marked sentences, it uses the union of their longest
+common subsequences, as ROUGE-1.5.5 does with one sentence per line (``rougeLsum``).
 
 Source: Lin 2004, *ROUGE: A Package for Automatic Evaluation of Summaries*, and ROUGE-1.5.5.
 Recall at 75 bytes is the score of DUC 2004, task 1 (Rush et al. 2015, *A Neural Attention Model
@@ -36,10 +36,10 @@ class RougeOptions:
     """How ROUGE is computed.
 
     Attributes:
-        stem: take words of more than three letters for the same whose Porter stems are.
-        max_bytes: cut summaries and references after so many bytes, 1 or more; None does not.
-        sentences: the text that stands after or between sentences; None takes a summary as
-            one. Of a tag such as ``</t>``, its counterpart ``<t>`` is no word either.
+        stem: treat words of more than three letters as equal if their Porter stems are.
+        max_bytes: cut summaries and references after this many bytes, 1 or more; None does not.
+        sentences: the text after or between sentences; None treats a summary as one sentence.
+            With a tag such as ``</t>``, its counterpart ``<t>`` is not a word either.
     """
 
     stem: bool = True
@@ -53,12 +53,12 @@ class RougeOptions:
 
     @property
     def statistic(self) -> str:
-        """What systems are compared by: recall where summaries are cut, as in DUC, else F1."""
+        """The statistic that compares systems: recall if summaries are cut, as in DUC, else F1."""
         return F1 if self.max_bytes is None else RECALL
 
 
 class Score(NamedTuple):
-    """Of one summary, each in percent."""
+    """The scores of one summary, in percent."""
 
     precision: float
     recall: float
@@ -79,29 +79,29 @@ class Rouge:
     def score(self, summary: str, references: Sequence[str]) -> dict[str, Score]:
         """Score a summary against one or more references."""
         text = self._text(summary)
-        # Matches, words of the summary and of the references, summed over these
+        # Matches, words of the summary, and words of the reference, summed over references
         sums = {kind: [0, 0, 0] for kind in TYPES}
         for reference in map(self._text, references):
             scores = self._scorer.score(reference, text)
             for kind, numbers in sums.items():
                 words = self._units(kind, reference)
-                # Recall is a quotient by this whole number
+                # Recall is the whole number of matches divided by this number
                 numbers[0] += round(scores[self._types[kind]].recall * words)
                 numbers[1] += self._units(kind, text)
                 numbers[2] += words
         return {kind: _score(*numbers) for kind, numbers in sums.items()}
 
     def is_empty(self, text: str) -> bool:
-        """Whether nothing is left of a text after cutting, but marks of sentences."""
+        """Whether a text has no word after cutting; marks of sentences do not count."""
         return not self._tokenizer.tokenize(self._text(text))
 
     def _units(self, kind: str, text: str) -> int:
-        """How many words, or pairs of words, are counted in a text."""
+        """The number of words in a text or, for ROUGE-2, of pairs of words."""
         words = len(self._tokenizer.tokenize(text))
         return max(words - 1, 0) if kind == ROUGE_2 else words
 
     def _text(self, text: str) -> str:
-        """A text as rouge-score takes it: cut, and with a sentence a line."""
+        """A text as rouge-score expects it: cut, and with one sentence per line."""
         sentences = _split(text.replace("\n", " "), self.options.sentences)
         remaining = self.options.max_bytes
         if remaining is None:
@@ -110,7 +110,7 @@ class Rouge:
         for sentence in sentences:
             encoded = sentence.encode()[:remaining]
             remaining -= len(encoded)
-            cut.append(encoded.decode(errors="ignore"))  # a letter that is cut through goes
+            cut.append(encoded.decode(errors="ignore"))  # drops a character cut in two
         return "\n".join(cut)
 
 
@@ -124,7 +124,7 @@ def score_documents(
 
 
 def require_rouge_score() -> Any:
-    """The module ``rouge_score.rouge_scorer``."""
+    """Import ``rouge_score.rouge_scorer``, or say how to install it."""
     try:
         from rouge_score import rouge_scorer
     except ModuleNotFoundError as error:
@@ -137,7 +137,7 @@ def require_rouge_score() -> Any:
 
 
 class _Tokenizer:
-    """rouge-score's words of a text; each word is stemmed, and each text cut up, once."""
+    """rouge-score's tokenizer, with caches of stems and of the words of texts."""
 
     def __init__(self, stem: bool) -> None:
         from nltk.stem import porter
@@ -157,7 +157,7 @@ def _score(matches: int, summary: int, references: int) -> Score:
 
 
 def _split(text: str, separator: str | None) -> list[str]:
-    """The sentences of a text, without those that are empty."""
+    """The sentences of a text, without empty ones."""
     if separator is None:
         return [text.strip()]
     if tag := re.fullmatch(r"</?(\w+)>", separator):

@@ -11,8 +11,8 @@
                              "p_bootstrap": 0.12}, …},
      "generated": "…", "references": ["…"], "compared_with": "…", "empty_summaries": 0}
 
-``low`` and ``high`` are the ends of the interval. ``compared`` is of the ``statistic`` of the other
-system, and what it has more than the first; null without ``--compare``.
+``low`` and ``high`` are the ends of an interval. ``compared`` has the ``statistic`` of the other
+system, and its change from the first with its interval; it is null without ``--compare``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command with what stands behind ``fairseq-entmax rouge``."""
+    """Run the command with the arguments after ``fairseq-entmax rouge``."""
     options = _parser().parse_args(arguments)
     for name, least in (("bytes", 1), ("bootstrap", 1), ("seed", 0)):
         value = getattr(options, name)
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _scored(options: argparse.Namespace) -> dict[str, Any]:
-    """The document of a system and, where one is given, of another that is held against it."""
+    """The document of a system, with the comparison if another system is given."""
     rouge = Rouge(RougeOptions(options.stem, options.bytes, options.sentences))
     statistic = rouge.options.statistic
     references = [list(read_lines(path)) for path in options.reference]
@@ -165,7 +165,7 @@ def _summaries(
 
 
 def _warn_if_odd(rouge: Rouge, path: str, summaries: Sequence[str]) -> int:
-    """Tell what is scored, but is likely not meant; how many summaries are empty."""
+    """Warn of empty summaries and of markers; return the number of empty summaries."""
     empty = sum(map(rouge.is_empty, summaries))
     marked = sum(MARKER.search(text) is not None for text in summaries)
     for number, why in (
@@ -179,7 +179,7 @@ def _warn_if_odd(rouge: Rouge, path: str, summaries: Sequence[str]) -> int:
 
 
 def _scores(rouge: Rouge, summaries: Sequence[str], references: Sequence[Sequence[str]]) -> ndarray:
-    """``(documents, types · statistics)``."""
+    """The scores of all summaries, ``(documents, types · statistics)``."""
     import numpy
 
     documents = rouge_scores.score_documents(rouge, summaries, references)
@@ -187,13 +187,13 @@ def _scores(rouge: Rouge, summaries: Sequence[str], references: Sequence[Sequenc
 
 
 def intervals(scores: ndarray, samples: int, seed: int) -> list[tuple[float, float, float, float]]:
-    """Of each column of ``(documents, scores)``: mean, interval, and p that the mean is not 0.
+    """For each column of ``(documents, scores)``: mean, interval, and p against a mean of 0.
 
-    The ends of the interval have 95 % of the means of resamples between them. p is the share of
-    resamples whose mean is as far from the mean as that is from 0; 1 where all scores are 0.
+    95 % of the resampled means lie between the ends of the interval. p is the share of resamples
+    whose mean is as far from the mean as that is from 0; it is 1 if all scores are 0.
 
     Source: Efron and Tibshirani 1993, *An Introduction to the Bootstrap*, chapter 13, as in
-    ROUGE-1.5.5; of differences, Koehn 2004, *Statistical Significance Tests for Machine
+    ROUGE-1.5.5; for differences, Koehn 2004, *Statistical Significance Tests for Machine
     Translation Evaluation*, made two-sided.
     """
     import numpy
