@@ -1,4 +1,4 @@
-"""The whole of attention compiled: the numbers of a plain call."""
+"""Compiled attention gives the same numbers as a plain call."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ WIDTH = 24
     ("mapping", "need_weights"),
     [("softmax", False), ("entmax", False), ("entmax", True), ("fusedmax:tv=learned", False)],
 )
-def test_compiled_attention_gives_the_numbers_of_a_plain_call(mapping, need_weights):
+def test_compiled_attention_matches_a_plain_call(mapping, need_weights):
     torch._dynamo.reset()
     module = make("encoder-self", mapping, torch.float32)
 

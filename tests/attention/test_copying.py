@@ -1,4 +1,4 @@
-"""The mixture of generator and copy: against loops over words, and its gradients."""
+"""The mixture of generator and copy, compared with loops over words, and its gradients."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from fairseq_entmax.attention.copying import CopyParts, log_mix, mixture_log_probs, mixture_loss
 
 WORDS, MARKERS = 7, 4
-# Repeated words, padding (0) with weight 0, markers alone
+# Repeated words, padding (0) with weight 0, and a source that consists of markers
 SOURCES = torch.tensor([[1, 3, 1, 9, 8], [7, 7, 2, 0, 0], [10, 8, 10, 7, 9]])
 TARGETS = torch.tensor([[1, 8, 5], [7, 10, 9], [10, 2, 9]])
 
@@ -31,7 +31,7 @@ def logits(dtype=torch.float64, scale=3.0):
 
 
 def brute_force(scores, copy):
-    """The probabilities, word by word, in float64."""
+    """The probabilities, one word at a time, in float64."""
     generated = scores.double().softmax(-1)
     g = torch.sigmoid(copy.switch.double())
     probs = torch.zeros(*g.shape, WORDS + MARKERS, dtype=torch.float64)
@@ -47,7 +47,7 @@ def brute_force(scores, copy):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_mixture_is_that_of_a_loop_over_words(sparse):
+def test_the_mixture_matches_a_loop_over_words(sparse):
     copy = parts(sparse)
     log_probs = mixture_log_probs(logits(), copy, WORDS + MARKERS)
     expected = brute_force(logits(), copy)
@@ -56,7 +56,7 @@ def test_the_mixture_is_that_of_a_loop_over_words(sparse):
 
 
 @pytest.mark.parametrize("switch", [-200.0, -80.0, 80.0, 200.0])
-def test_a_switch_at_its_ends_leaves_one_part(switch):
+def test_an_extreme_switch_leaves_one_part_and_no_nan(switch):
     copy = parts(dtype=torch.float32)._replace(switch=torch.full(TARGETS.shape, switch))
     log_probs = mixture_log_probs(logits(torch.float32), copy, WORDS + MARKERS)
     expected = brute_force(logits(torch.float32), copy)
@@ -65,7 +65,7 @@ def test_a_switch_at_its_ends_leaves_one_part(switch):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_loss_is_that_of_the_whole_mixture(sparse):
+def test_the_loss_matches_the_whole_mixture(sparse):
     copy = parts(sparse)
     result = mixture_loss(logits(), copy, TARGETS, with_smooth=True)
     log_probs = brute_force(logits(), copy).log()
@@ -80,7 +80,7 @@ def test_the_loss_is_that_of_the_whole_mixture(sparse):
 
 @pytest.mark.parametrize("scale", [1.0, 60.0])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_that_of_the_rounded_logits(dtype, scale):
+def test_half_precision_matches_float64_on_the_rounded_logits(dtype, scale):
     rounded = logits(dtype, scale)
     copy = parts(sparse=True, dtype=torch.float32)
     result = mixture_loss(rounded, copy, TARGETS, with_smooth=True)
@@ -93,7 +93,7 @@ def test_half_precision_is_that_of_the_rounded_logits(dtype, scale):
     )
 
 
-def test_rows_are_computed_in_slices_with_the_same_result(monkeypatch):
+def test_computing_rows_in_slices_does_not_change_the_result(monkeypatch):
     results = []
     for rows in (100, 2):
         monkeypatch.setattr("fairseq_entmax.attention.copying._ROWS_AT_ONCE", rows * WORDS)
@@ -106,8 +106,8 @@ def test_rows_are_computed_in_slices_with_the_same_result(monkeypatch):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_gradients_are_those_of_finite_differences(sparse):
-    """Weights that are 0 are not moved: to both sides of 0 the mixture has a kink."""
+def test_gradients_match_finite_differences(sparse):
+    """Weights of 0 stay fixed, because the mixture has a kink at 0."""
     copy = parts(sparse)
     support = copy.weights > 0
 
@@ -130,7 +130,7 @@ def test_gradients_are_those_of_finite_differences(sparse):
     assert torch.autograd.gradcheck(loss, inputs)
 
 
-def test_the_gradient_of_a_weight_at_zero_is_the_one_to_the_right():
+def test_the_gradient_of_a_zero_weight_is_its_right_derivative():
     a, b = torch.tensor([-3.0], dtype=torch.float64), torch.tensor([-0.5], dtype=torch.float64)
     c = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     log_mix(a, b, c).sum().backward()
@@ -142,14 +142,14 @@ def test_the_gradient_of_a_weight_at_zero_is_the_one_to_the_right():
 @pytest.mark.parametrize(
     ("generated", "copied", "share", "mixed", "of_share"),
     [
-        # What neither part can reach has no gradient
+        # What neither part can produce has no gradient,
         (-torch.inf, -0.5, 0.0, -torch.inf, 0.0),
         (-torch.inf, -200.0, 0.0, -torch.inf, 0.0),
-        # and one that is finite where the generator has next to nothing
+        # and the gradient is finite where the generator gives almost nothing
         *((a, -1e-7, 0.0, a, 1e30) for a in (-1000.0, -100.0, -88.0)),
     ],
 )
-def test_gradients_are_finite_at_the_ends(generated, copied, share, mixed, of_share):
+def test_gradients_are_finite_at_the_extremes(generated, copied, share, mixed, of_share):
     inputs = [torch.tensor([value], requires_grad=True) for value in (generated, copied, share)]
     found = log_mix(*inputs)
     assert found.item() == mixed

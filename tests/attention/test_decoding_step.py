@@ -1,4 +1,4 @@
-"""Steps of decoding in one call of a kernel, against fairseq's way with the same attention."""
+"""Decoding steps that are one kernel call, compared with fairseq's steps and the same attention."""
 
 import copy
 from contextlib import nullcontext
@@ -14,12 +14,12 @@ from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler
 
-# Heads of 20, which no vector divides
+# Heads of width 20, which is not a multiple of any vector width
 WIDTH, HEADS = 80, 4
 HOT = "entmax:temperature=2|softmax:temperature=3|entmax15:temperature=learned*2"
-# Hypotheses of two sentences, of one as the other finishes, and of more than there were
+# Two sentences, one after the other has finished, and more hypotheses than before
 ORDERS = ([0, 0, 1, 5, 3, 4], [1, 2, 0, 3, 3, 5], [2, 0, 0], [1, 1, 2, 0, 2, 2, 1, 0])
-# fairseq moves no cache of a source from sentence to sentence
+# fairseq never moves a source's cache to another sentence
 OF_SOURCE = ([0, 0, 1, 5, 3, 4], [3, 5, 5], [2, 1, 0])
 both_kinds = pytest.mark.parametrize("kind", ["self", "cross"])
 
@@ -38,7 +38,7 @@ def make(kind, mapping="entmax", remaining_heads=None, gated=False):
 
 @torch.no_grad()
 def decoded(attention, orders, source=None, padding=None, per_order=4, **options):
-    """Outputs and weights of random queries, some steps before each reordering, and the state."""
+    """Outputs and weights of random queries, several steps before each reordering, and the state."""
     generator = torch.Generator().manual_seed(1)
     hypotheses, state, results = len(orders[0]), {}, []
     for order in (*orders, None):
@@ -57,7 +57,7 @@ def decoded(attention, orders, source=None, padding=None, per_order=4, **options
 
 
 def by_fairseq(attention, *arguments, **options):
-    """The same without a kernel for steps."""
+    """The same without the kernel for decoding steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "step_for", lambda query: None)
         return decoded(attention, *arguments, **options)
@@ -68,7 +68,7 @@ def cache_of(attention, state):
 
 
 def beams(kind="cross", number=2, beam=3, length=9):
-    """A source of some sentences with padding, repeated for beams; none for self-attention."""
+    """A padded source of several sentences, repeated for the beam; none for self-attention."""
     if kind == "self":
         return None, None
     generator = torch.Generator().manual_seed(2)
@@ -83,11 +83,11 @@ def beams(kind="cross", number=2, beam=3, length=9):
     [
         *((mapping, {}, 4) for mapping in ("entmax15", "sparsemax", "sparsemax|softmax*3", HOT)),
         *(("entmax", {"remaining_heads": heads, "gated": heads != 1}, 4) for heads in (None, 1, 3)),
-        ("entmax", {}, 25),  # the cache of the target grows
+        ("entmax", {}, 25),  # so many steps that the target's cache grows
     ],
 )
 @pytest.mark.parametrize("case", ["self", "cross", "cross with padding"])
-def test_steps_give_what_fairseqs_way_gives(mapping, heads, per_order, case):
+def test_kernel_steps_match_fairseqs_steps(mapping, heads, per_order, case):
     kind = case[:5].strip()
     attention, (source, padding) = make(kind, mapping, **heads), beams(kind)
     given = (ORDERS if kind == "self" else OF_SOURCE, source, padding if "with" in case else None)
@@ -104,7 +104,7 @@ def test_steps_give_what_fairseqs_way_gives(mapping, heads, per_order, case):
 
 @both_kinds
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_cache_reads_as_fairseqs(kind, beam):
+def test_the_cache_reads_like_fairseqs(kind, beam):
     attention = make(kind)
     attention.set_beam_size(beam)
     given = ([[1, 0, 0, 5, 3, 4]], *beams(kind))
@@ -119,7 +119,7 @@ def test_the_cache_reads_as_fairseqs(kind, beam):
 @both_kinds
 @pytest.mark.parametrize("beam", [1, 3])
 @torch.no_grad()
-def test_a_search_may_change_between_the_ways(kind, beam):
+def test_a_search_may_alternate_between_kernel_and_fairseqs_steps(kind, beam):
     attention, (source, _) = make(kind), beams(kind)
     attention.set_beam_size(beam)
     query = torch.randn(5, 6, WIDTH, generator=torch.Generator().manual_seed(3))
@@ -129,7 +129,7 @@ def test_a_search_may_change_between_the_ways(kind, beam):
         for number, row in enumerate(query.split(1)):
             key = row if kind == "self" else source
             options = {"incremental_state": state, "static_kv": kind == "cross"}
-            # Somebody who sees the weights has them computed in fairseq's way
+            # Observed weights are computed in fairseq's way
             seen = attention.observed(lambda probs: None) if number in observed else nullcontext()
             with seen:
                 outputs.append(attention(row, key, key, **options)[0])
@@ -139,7 +139,7 @@ def test_a_search_may_change_between_the_ways(kind, beam):
 
 
 @torch.no_grad()
-def test_padding_in_the_target_goes_fairseqs_way():
+def test_padding_in_the_target_is_handled_as_in_fairseq():
     attention, query = make("self"), torch.randn(3, 2, WIDTH)
     state, outputs = {}, []
     padding = [None, torch.tensor([[False], [True]]), None]
@@ -151,7 +151,7 @@ def test_padding_in_the_target_goes_fairseqs_way():
     torch.testing.assert_close(torch.cat(outputs), expected, atol=2e-6, rtol=0)
 
 
-def test_a_source_is_projected_once_for_its_beam_unless_its_padding_differs():
+def test_a_source_is_projected_once_per_beam_unless_its_padding_differs():
     attention, rows = make("cross"), []
     attention.k_proj.register_forward_hook(lambda module, given, _: rows.append(given[0].size(1)))
     source, padding = beams()
@@ -163,7 +163,7 @@ def test_a_source_is_projected_once_for_its_beam_unless_its_padding_differs():
 
 @both_kinds
 @torch.no_grad()
-def test_a_copy_of_a_state_goes_on_by_itself(kind):
+def test_a_copied_state_is_independent_of_the_original(kind):
     attention, (source, padding) = make(kind), beams(kind)
     _, state = decoded(attention, [list(range(6))], source, padding)
     row, other = torch.randn(2, 1, 6, WIDTH)

@@ -1,4 +1,4 @@
-"""Attention on a kernel that fuses its parts, against the same with its parts apart."""
+"""Attention by a fused kernel, compared with the same attention computed part by part."""
 
 import importlib.util
 from itertools import product
@@ -26,7 +26,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 @pytest.fixture
 def calls(monkeypatch):
-    """How often a fused kernel ran."""
+    """A list with one entry for each run of a fused kernel."""
     counted = []
 
     def count(module):
@@ -51,7 +51,7 @@ def attend(module, kind, padding=None, **options):
 
 
 def with_gradients(module, *arguments, **options):
-    """The output, and the gradients of the query and of all parameters."""
+    """The output and the gradients of the query and of all parameters."""
     query, output, weights = attend(module, *arguments, **options)
     assert weights is None
     output.square().sum().backward()
@@ -73,13 +73,13 @@ def backend(request):
     ("backend", "mapping", "kind"),
     [
         *product([kernels.NATIVE], [*MAPPINGS[1:], APART, HOT], KINDS),
-        # Seconds each, in Triton's interpreter
+        # Few cases, as each takes seconds in Triton's interpreter
         *((kernels.TRITON, HOT, kind) for kind in ("encoder-self", "cross")),
         (kernels.TRITON, APART, "decoder-self"),
     ],
     indirect=["backend"],
 )
-def test_output_and_gradients_are_those_of_the_parts(kind, mapping, backend, calls, monkeypatch):
+def test_fused_output_and_gradients_match_the_parts(kind, mapping, backend, calls, monkeypatch):
     for padding in (left_padding(kind), None):
         results = []
         calls.clear()
@@ -100,12 +100,12 @@ def trained(mapping="entmax", kind="encoder-self", **options):
 
 @needs_compiler
 @every_kind
-def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, monkeypatch):
+def test_kernel_dropout_follows_its_formula(kind, calls, monkeypatch):
     module, seeds = trained(kind=kind), []
     draw = lambda: seeds.append(new_seed()) or seeds[-1]  # noqa: E731
     monkeypatch.setattr("fairseq_entmax.attention.fused.new_seed", draw)
     found = [one.clone() for one in with_gradients(module, kind, left_padding(kind))]
-    # The same weights dropped by hand, where the module computes apart
+    # The same weights dropped by hand in the module's separate computation
     module.zero_grad()
     monkeypatch.setenv(kernels.VARIABLE, kernels.TORCH)
     module.dropout_module.forward = lambda probs: (
@@ -118,7 +118,7 @@ def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, mon
 
 
 @needs_compiler
-def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alone(calls):
+def test_kernel_dropout_follows_torchs_seed_and_acts_only_in_training(calls):
     module, outputs = trained(), []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
@@ -136,7 +136,7 @@ def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alon
 
 
 @needs_compiler
-def test_a_dropout_or_a_mapping_that_was_changed_is_called(calls):
+def test_a_changed_dropout_or_mapping_is_called(calls):
     seen = []
     for kind, change in (
         (
@@ -152,7 +152,7 @@ def test_a_dropout_or_a_mapping_that_was_changed_is_called(calls):
     assert (len(calls), len(seen)) == (2, 2)
 
 
-def test_a_decoder_says_that_the_future_is_hidden(monkeypatch):
+def test_decoder_attention_is_passed_to_the_kernel_as_causal(monkeypatch):
     seen = []
 
     def kernel(query, key, value, **options):
@@ -181,7 +181,7 @@ def by_fairseq(run, query):
         by_fairseq,
     ],
 )
-def test_activations_that_are_computed_again_drop_the_same_weights(recompute, calls):
+def test_recomputed_activations_drop_the_same_weights(recompute, calls):
     results = []
     for call in (lambda run, query: run(query), recompute):
         module = trained()
@@ -193,7 +193,7 @@ def test_activations_that_are_computed_again_drop_the_same_weights(recompute, ca
             return module(one, one, one, need_weights=False)[0]
 
         output = call(run, query)
-        torch.rand(5)  # what comes behind draws, too
+        torch.rand(5)  # later layers draw random numbers, too
         output.square().sum().backward()
         results.append([output, query.grad, *(one.grad for one in module.parameters())])
     assert len(calls) == 3
@@ -212,7 +212,7 @@ def test_activations_that_are_computed_again_drop_the_same_weights(recompute, ca
         ("entmax", {"dropout": 1.0}, {}),
     ],
 )
-def test_what_the_kernel_does_not_take_is_computed_apart(mapping, options, requested, calls):
+def test_unsupported_arguments_are_computed_without_the_kernel(mapping, options, requested, calls):
     module = make("encoder-self", mapping, **{"dtype": torch.float32, **options}).train()
     _, output, more = attend(module, "encoder-self", **requested)
     assert calls == []
@@ -221,7 +221,7 @@ def test_what_the_kernel_does_not_take_is_computed_apart(mapping, options, reque
         assert torch.equal(output, module.out_proj.bias.expand_as(output))
 
 
-def test_autocast_and_the_environment_have_it_computed_apart(calls, monkeypatch):
+def test_autocast_and_the_environment_variable_turn_the_kernel_off(calls, monkeypatch):
     module = make("cross", "entmax", torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert attend(module, "cross")[1].dtype == torch.bfloat16
@@ -255,7 +255,7 @@ def test_a_hook_on_the_mapping_is_called(register, text, calls):
     assert len(calls) == 1
 
 
-def test_a_mask_with_a_gradient_or_with_numbers_under_a_temperature_is_added_apart(calls):
+def test_some_masks_are_added_without_the_kernel(calls):
     query, _, _ = inputs("encoder-self", torch.float32)
     for mapping, learns in (("entmax", True), ("entmax:temperature=2", False)):
         module = make("encoder-self", mapping, torch.float32)
@@ -265,12 +265,12 @@ def test_a_mask_with_a_gradient_or_with_numbers_under_a_temperature_is_added_apa
         assert not learns or (mask.grad != 0).any()
 
 
-def test_a_decoder_says_that_its_mask_hides_the_future():
+def test_a_decoder_marks_its_mask_as_causal():
     mask = build_model().decoder.buffered_future_mask(torch.zeros(5, 2, 16))
     assert masks.hides_future_alone(mask)
 
 
-# Softmax by torch's fused attention where fairseq's attention is not it: with gates, and across
+# torch's fused attention computes softmax where fairseq's attention cannot: gates, cross-attention
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ def softmax_calls(monkeypatch):
 def softmax_results(kind, padding, gated=True, observed=False):
     module = make(kind, "softmax" if gated else "softmax:temperature=learned", torch.float32)
     module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
-    if observed:  # somebody who sees the weights keeps the parts apart
+    if observed:  # an observed mapping turns fusing off
         module.mapping.register_forward_hook(lambda *_: None)
     return with_gradients(module, kind, padding, static_kv=kind == "cross")
 
@@ -296,7 +296,7 @@ def softmax_results(kind, padding, gated=True, observed=False):
 @every_kind
 @pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("pads", [False, True])
-def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
+def test_softmax_by_torchs_attention_matches_the_separate_parts(kind, gated, pads, softmax_calls):
     padding = left_padding(kind).flip(1) if pads else None
     whole, apart = (softmax_results(kind, padding, gated, observed) for observed in (False, True))
     assert len(softmax_calls) == 1
@@ -305,14 +305,14 @@ def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, sof
 
 
 @every_kind
-def test_where_a_query_sees_no_key_the_parts_give_zeros_instead_of_nan(kind, softmax_calls):
+def test_queries_without_keys_are_computed_in_parts_without_nan(kind, softmax_calls):
     padding = torch.zeros_like(left_padding(kind))
     padding[0] = True
     assert all(one.isfinite().all() for one in softmax_results(kind, padding))
     assert not softmax_calls
 
 
-def test_dropout_of_softmax_is_torchs(softmax_calls):
+def test_dropout_of_softmax_is_left_to_torch(softmax_calls):
     module = make("cross", "softmax", torch.float32, dropout=0.5).train()
     outputs = []
     for seed in (3, 3, 4):

@@ -1,4 +1,4 @@
-"""Hard-concrete gates against their closed forms, draw by draw and on average."""
+"""Hard-concrete gates compared with their closed forms, for single draws and on average."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ def sigmoid(value):
 
 
 def make(log_a, **options):
-    """A gate in float64 with these ``log a``."""
+    """A gate in float64 with the given ``log a``."""
     gate = HardConcreteGate(len(log_a), **options).double()
     with torch.no_grad():
         gate.weight.copy_(torch.tensor(log_a, dtype=torch.float64) / gate.lr_factor)
@@ -27,7 +27,7 @@ def make(log_a, **options):
 
 
 def clipped(s, stretch=(-0.1, 1.1)):
-    """The gate of an s, by its formula."""
+    """The gate value for ``s``, by the formula."""
     gamma, zeta = stretch
     return min(1.0, max(0.0, s * (zeta - gamma) + gamma))
 
@@ -39,20 +39,20 @@ def everything(gate):
 @pytest.mark.parametrize("log_a", [-2.5, 0.0, 4.0])
 @pytest.mark.parametrize("temperature", [0.33, 0.8])
 @pytest.mark.parametrize("stretch", STRETCHES)
-def test_draws_have_the_shares_and_the_mean_of_their_distribution(log_a, temperature, stretch):
+def test_draws_follow_the_probabilities_and_mean_of_their_distribution(log_a, temperature, stretch):
     gamma, zeta = stretch
     torch.manual_seed(0)
-    # One pass of many gates is one draw of each
+    # One pass through many gates draws each of them once
     gate = HardConcreteGate(DRAWS, temperature, stretch, init=log_a)
     drawn = gate().detach().double()
     zero = sigmoid(temperature * math.log(-gamma / zeta) - log_a)
     one = sigmoid(log_a - temperature * math.log((1 - gamma) / (zeta - 1)))
     for expected, found in ((zero, drawn == 0), (one, drawn == 1)):
-        # 5 standard errors of a share; 3 draws in all where hardly any are expected
+        # 5 standard errors of a share, plus 3 draws for shares close to zero
         tolerance = 5 * math.sqrt(expected * (1 - expected) / DRAWS) + 3 / DRAWS
         assert found.double().mean().item() == pytest.approx(expected, abs=tolerance)
     assert gate.probability_open()[0].item() == pytest.approx(1 - zero, abs=1e-6)
-    # The mean of what lies in [0, 1] is the integral of P(g > t), which is smooth in t
+    # The mean of a variable in [0, 1] is the integral of P(g > t), which is smooth in t
     t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
     above = torch.sigmoid(log_a - temperature * torch.logit((t - gamma) / (zeta - gamma)))
     expected = torch.trapezoid(above, t).item()
@@ -62,7 +62,7 @@ def test_draws_have_the_shares_and_the_mean_of_their_distribution(log_a, tempera
 
 @pytest.mark.parametrize("temperature", [0.33, 0.8])
 @pytest.mark.parametrize("stretch", STRETCHES)
-def test_a_training_pass_is_the_formula_of_its_draw_with_the_gradient_along_its_path(
+def test_a_training_pass_matches_the_formula_of_its_draw_and_its_pathwise_gradient(
     temperature, stretch
 ):
     log_a, uniform = [-3.0, -0.5, 0.2, 2.0], [0.5, 0.6, 0.45, 0.9]
@@ -75,7 +75,7 @@ def test_a_training_pass_is_the_formula_of_its_draw_with_the_gradient_along_its_
     expected = torch.tensor([clipped(one, stretch) for one in s], dtype=torch.float64)
     values = gate()
     torch.testing.assert_close(values, expected, atol=1e-12, rtol=0)
-    # A gate between the limits and one at each: otherwise the test would show little
+    # The cases cover both limits and a value between them
     assert 0 < expected[1] < 1
     assert (expected[0], expected[3]) == (0, 1)
     values.sum().backward()
@@ -86,10 +86,10 @@ def test_a_training_pass_is_the_formula_of_its_draw_with_the_gradient_along_its_
     torch.testing.assert_close(gate.weight.grad, slopes, atol=1e-12, rtol=0)
 
 
-def test_evaluation_is_the_formula_and_the_same_each_time():
+def test_evaluation_follows_the_formula_and_is_deterministic():
     log_a = [-5.0, -2.3, -0.4, 0.0, 0.9, 2.3, 2.4, 6.0]
     gate = make(log_a).eval()
-    gate.use_draw(torch.full((8,), 0.001))  # which only training looks at
+    gate.use_draw(torch.full((8,), 0.001))  # used in training only
     expected = torch.tensor([clipped(sigmoid(a)) for a in log_a], dtype=torch.float64)
     before = torch.random.get_rng_state()
     first, second = gate(), gate()
@@ -105,14 +105,14 @@ def test_evaluation_is_the_formula_and_the_same_each_time():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero_until_it_is_taken_back(training):
+def test_a_decided_gate_is_exact_and_has_zero_gradient_until_the_decision_is_withdrawn(training):
     gate = make([3.0, -3.0, 0.1]).train(training)
     before = gate.at_evaluation()
     gate.decide(torch.tensor([False, True, True]))
     assert gate.is_decided
     assert [found.tolist() for found in everything(gate)] == [[0.0, 1.0, 1.0]] * 3
     (gate().sum() + gate.probability_open().sum()).backward()
-    # Not None: distributed training waits for every gradient
+    # Zeros and not None, because distributed training waits for every gradient
     assert gate.weight.grad.tolist() == [0.0, 0.0, 0.0]
     gate.decide(None)
     assert not gate.is_decided
@@ -122,7 +122,7 @@ def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero_until_it_is_taken_ba
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_gates_are_worked_out_in_float32(dtype):
+def test_half_precision_gates_are_computed_in_float32(dtype):
     half, full = HardConcreteGate(5), HardConcreteGate(5)
     with torch.no_grad():
         half.weight.copy_(torch.tensor([-0.31, -0.1, 0.017, 0.12, 0.4]))
@@ -139,7 +139,7 @@ def test_half_precision_gates_are_worked_out_in_float32(dtype):
 
 
 @pytest.mark.parametrize("factor", [0.001, 1, 10, 30])
-def test_a_checkpoint_keeps_its_gates_and_decisions_whatever_its_factor(factor):
+def test_a_checkpoint_keeps_gates_and_decisions_under_another_lr_factor(factor):
     saved, loaded = HardConcreteGate(3, lr_factor=10), HardConcreteGate(3, lr_factor=factor)
     with torch.no_grad():
         saved.weight.copy_(torch.tensor([-0.2, 0.05, 0.31]))
@@ -150,7 +150,7 @@ def test_a_checkpoint_keeps_its_gates_and_decisions_whatever_its_factor(factor):
     assert torch.equal(loaded.decision, saved.decision)
     assert not loaded.filled
     state = loaded.state_dict()
-    del state["lr_factor_ratio"]  # of a checkpoint that says no factor: that of the gates
+    del state["lr_factor_ratio"]  # a checkpoint without a factor has that of the gates
     again = HardConcreteGate(3, lr_factor=factor)
     again.load_state_dict(state)
     assert torch.equal(again.log_a, loaded.log_a)
@@ -160,14 +160,14 @@ def test_a_checkpoint_keeps_its_gates_and_decisions_whatever_its_factor(factor):
     torch.testing.assert_close(moved, torch.full((3,), 0.01 * factor), rtol=1e-2, atol=1e-5)
 
 
-def test_draws_of_many_batches_are_uniform_and_independent_from_head_to_head():
+def test_draws_over_many_batches_are_uniform_and_independent_across_heads():
     gates = [HardConcreteGate(2, temperature=0.99, init=0.0), HardConcreteGate(1, init=0.0)]
     rows, state = [], torch.random.get_rng_state()
     for update in range(2000):
         gates_module.draw(gates, 1, update, 0)
         rows.append(torch.cat([gate().detach() for gate in gates]))
     assert torch.equal(torch.random.get_rng_state(), state)
-    # log a = 0 is symmetric: half of the gates lie above a half, in every head
+    # log a = 0 is symmetric, so in every head half of the gates are above 0.5
     above = (torch.stack(rows).double() > 0.5).double()
     error = 5 / math.sqrt(len(rows))
     assert (above.mean(0) - 0.5).abs().max() < error / 2
@@ -189,7 +189,7 @@ BOUNDS = {
 }
 
 
-def test_at_every_corner_of_what_is_allowed_gates_and_gradients_are_finite():
+def test_gates_and_gradients_are_finite_at_every_corner_of_the_allowed_options():
     uniform = torch.rand(1000, generator=torch.Generator().manual_seed(0))
     # torch.rand can give 0, and the largest float32 below 1
     uniform[:2] = torch.tensor([0.0, 1.0 - 2.0**-24])
@@ -207,13 +207,13 @@ def test_at_every_corner_of_what_is_allowed_gates_and_gradients_are_finite():
             assert drawn[:2].tolist() == [0, 1]
             share = float((gradient > 0).float().mean())
             assert share > options["temperature"] / 2 or options["stretch"] != BOUNDS["stretch"][0]
-        # Half precision keeps a start whatever the factor
+        # Half precision keeps the initial value for every factor
         assert gate.half().log_a[0].item() == pytest.approx(options["init"], rel=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing(training, dtype):
+def test_a_protected_gate_stays_one_and_learns_nothing(training, dtype):
     gate = make([-4.0, -4.0, 0.1], protected=(1,)).to(dtype).train(training)
     gate.use_draw(torch.tensor([0.5, 1e-4, 0.5], dtype=torch.float64))
     for is_open in (None, torch.zeros(3, dtype=torch.bool)):
@@ -227,7 +227,7 @@ def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing
     assert HardConcreteGate(2, protected=(0, 1)).is_decided
 
 
-def test_the_gates_of_other_heads_and_checkpoints_are_what_they_are_without_protection():
+def test_protection_does_not_change_other_gates_or_checkpoints():
     free, protected = (HardConcreteGate(4, init=-0.5, protected=heads) for heads in ((), (0, 2)))
     values = []
     for gate in (free, protected):

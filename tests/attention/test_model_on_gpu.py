@@ -1,4 +1,4 @@
-"""A whole model on a GPU, by the Triton kernels, against the same model on the CPU."""
+"""A whole model on a GPU with the Triton kernels, compared with the same model on the CPU."""
 
 from argparse import Namespace
 from copy import deepcopy
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="this needs a GPU that torch can use"
 )
 
-# Relative errors: float32 is multiplied by parts of 19 bits, and float16 has 11
+# Relative errors: float32 products use parts of 19 bits, and float16 has 11 bits
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 3e-2}
 on_both = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 every_mapping = pytest.mark.parametrize("mapping", ["entmax", "entmax15"])
@@ -33,7 +33,7 @@ def sample():
 
 def loss_and_gradient(model, given):
     """The loss of the batch in float32, and the gradients of all parameters as one vector."""
-    model.train()  # without dropout; fairseq has other kernels of its own for evaluation
+    model.train()  # without dropout; fairseq uses other kernels for evaluation
     logits, _ = model(**given["net_input"])
     pad = tiny_task().target_dictionary.pad()
     loss = torch.nn.functional.cross_entropy(
@@ -45,17 +45,17 @@ def loss_and_gradient(model, given):
 
 @every_mapping
 @on_both
-def test_loss_and_gradients_are_those_of_the_cpu(mapping, dtype, monkeypatch):
+def test_loss_and_gradients_match_the_cpu(mapping, dtype, monkeypatch):
     on_cpu, on_gpu = models(mapping, dtype, monkeypatch)
     expected_loss, expected = loss_and_gradient(on_cpu, sample())
     loss, gradient = loss_and_gradient(on_gpu, utils.move_to_cuda(sample()))
     torch.testing.assert_close(loss, expected_loss, rtol=TOLERANCES[dtype], atol=0)
-    # Of rounded scores other keys are in the support, whose gradients are small but not 0
+    # Rounded scores add keys to the support or remove them; their gradients are small but not 0
     assert (gradient - expected).norm() <= 3 * TOLERANCES[dtype] * expected.norm()
 
 
 def translations(model, given):
-    """Words and scores of the best translations by beam search."""
+    """Tokens and scores of the best translations by beam search."""
     task = tiny_task()
     generator = task.build_generator([model], Namespace(beam=3, max_len_a=0, max_len_b=10))
     best = [sentence[0] for sentence in task.inference_step(generator, [model], given)]
@@ -64,11 +64,11 @@ def translations(model, given):
 
 @every_mapping
 @on_both
-def test_translations_are_those_of_the_cpu(mapping, dtype, monkeypatch):
+def test_translations_match_the_cpu(mapping, dtype, monkeypatch):
     on_cpu, on_gpu = models(mapping, dtype, monkeypatch)
     expected, expected_scores = translations(on_cpu, sample())
     words, scores = translations(on_gpu, utils.move_to_cuda(sample()))
-    # In float16 another may be the best by a hair, and its score is as good
+    # In float16 another translation with an almost equal score may be the best
     torch.testing.assert_close(
         scores.cpu().float(), expected_scores, rtol=TOLERANCES[dtype], atol=0
     )

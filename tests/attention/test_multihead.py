@@ -1,4 +1,4 @@
-"""Attention against its definition, head by head: with gates, with some of its heads, with none."""
+"""Attention compared with its definition, head by head: with gates, fewer heads and no heads."""
 
 import copy
 import math
@@ -15,7 +15,7 @@ from tests.support import MAPPINGS
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 24, 4, 3, 5, 7
 SIZE = WIDTH // HEADS
-# In evaluation: closed, between, open, between
+# Gates in evaluation: closed, between, open, between
 LOG_A = [-4.0, -0.6, 5.0, 0.8]
 KINDS = {
     "encoder-self": {"self_attention": True},
@@ -39,7 +39,7 @@ def make(kind, mapping="entmax", dtype=torch.float64, remaining_heads=None, gate
     with torch.no_grad():
         attention.out_proj.bias.normal_()
         if heads:
-            attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros
+            attention.q_proj.weight.mul_(6.0)  # scores that differ enough to give zeros
         if gated:
             gate.weight.copy_(torch.tensor(LOG_A[:heads]) / gate.lr_factor)
     return attention.to(dtype).eval()
@@ -64,7 +64,7 @@ def left_padding(kind):
 
 
 def padding_of(kind):
-    # With the causal mask, left padding would leave the first queries without any key
+    # With the causal mask, left padding would leave the first queries without a key
     return None if kind == "decoder-self" else left_padding(kind)
 
 
@@ -99,7 +99,7 @@ def by_hand(attention, query, key, padding, mask, gates=None):
 @pytest.mark.parametrize("gated", [None, "evaluation", "training"])
 @every_mapping
 @every_kind
-def test_attention_and_its_gates_are_what_their_definition_says(kind, mapping, gated):
+def test_attention_with_and_without_gates_matches_its_definition(kind, mapping, gated):
     attention = make(kind, mapping, gated=gated is not None).train(gated == "training")
     query, key, mask = inputs(kind)
     gates = None
@@ -121,7 +121,7 @@ def test_attention_and_its_gates_are_what_their_definition_says(kind, mapping, g
 
 @pytest.mark.parametrize("mapping", ["softmax", "softmax:temperature=1"])
 @every_kind
-def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind, mapping):
+def test_softmax_is_bitwise_fairseqs_attention(kind, mapping):
     query, key, mask = inputs(kind, torch.float32)
     ours = make(kind, mapping, torch.float32)
     stock = FairseqMultiheadAttention(WIDTH, HEADS, **KINDS[kind]).eval()
@@ -134,7 +134,7 @@ def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind, mapping):
             ]
             assert torch.equal(results[0][0], results[1][0])
             assert (results[0][1] is None) is not need_weights
-    assert ours.skip_embed_dim_check  # as the next call may need the weights of each head
+    assert ours.skip_embed_dim_check  # because the next call may ask for the weights of each head
     seen = []
     with ours.observed(seen.append):
         output, _ = ours(query, key, key, attn_mask=mask, need_weights=False)
@@ -158,7 +158,7 @@ def test_a_query_with_every_key_masked_gets_the_bias_and_no_nan(mapping):
     assert all(p.grad.isfinite().all() for p in attention.parameters() if p.grad is not None)
 
 
-def test_dropout_acts_on_the_weights_in_training_only():
+def test_dropout_acts_on_the_weights_and_only_in_training():
     attention = make("cross", dropout=0.3)
     query, key, _ = inputs("cross")
     plain, weights = attention(query, key, key, need_head_weights=True)
@@ -173,7 +173,7 @@ def test_dropout_acts_on_the_weights_in_training_only():
     torch.testing.assert_close(output, attention.out_proj(heads))
 
 
-def test_scores_that_are_returned_are_those_that_the_mapping_maps():
+def test_returned_scores_are_those_that_the_mapping_receives():
     attention = make("cross", "entmax15|softmax:temperature=3*3")
     attention.scores_of = (2,)
     query, key, _ = inputs("cross")
@@ -182,7 +182,7 @@ def test_scores_that_are_returned_are_those_that_the_mapping_maps():
 
 
 def with_heads_of(full, heads, kind):
-    """An attention that has only some heads of another, in their order."""
+    """Attention with the given heads of another attention, in that order."""
     state = full.state_dict()
     rows = torch.cat([torch.arange(head * SIZE, (head + 1) * SIZE) for head in heads])
     for name in ("q_proj", "k_proj", "v_proj"):
@@ -200,9 +200,7 @@ def with_heads_of(full, heads, kind):
 @pytest.mark.parametrize("remaining", [(), (2,), (1, 3), (0, 1, 2, 3)])
 @every_mapping
 @every_kind
-def test_fewer_heads_give_what_all_heads_give_with_the_gates_of_the_others_closed(
-    kind, mapping, remaining
-):
+def test_fewer_heads_match_all_heads_with_the_other_gates_closed(kind, mapping, remaining):
     full = make(kind, mapping, gated=True)
     full.gate.decide(torch.tensor([head in remaining for head in range(HEADS)]))
     query, key, mask = inputs(kind)
@@ -221,7 +219,7 @@ def test_fewer_heads_give_what_all_heads_give_with_the_gates_of_the_others_close
 
 
 @pytest.mark.parametrize("remaining_heads", [1, 3])
-def test_fewer_heads_make_the_projections_smaller_and_start_as_the_first_heads(remaining_heads):
+def test_fewer_heads_have_smaller_projections_initialised_as_the_first_heads(remaining_heads):
     full, smaller = make("cross"), make("cross", remaining_heads=remaining_heads)
     rows = remaining_heads * SIZE
     for name in ("q_proj", "k_proj", "v_proj"):
@@ -274,7 +272,7 @@ def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, remaining_hea
         ("softmax", {"add_bias_kv": True}, r"add_bias_kv and .* a key that is no word: leave them"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(mapping, options, message):
+def test_arguments_that_do_not_fit_together_are_refused(mapping, options, message):
     built = mapping and parse_mappings(mapping)[0].build(HEADS)
     with pytest.raises(ValueError, match=message):
         MultiheadAttention(WIDTH, HEADS, built, **options)
@@ -288,15 +286,15 @@ def future(length):
     ("padding", "mask", "expected"),
     [
         (None, None, True),
-        (torch.tensor(False), None, True),  # fairseq's way to say that there is none
+        (torch.tensor(False), None, True),  # fairseq's way to say that there is no padding
         ([[True, False, False]], None, True),
         ([[True, False, False], [True, True, True]], None, False),
         ([[False, False, True]], future(3), True),
-        ([[True, False, False]], future(3), False),  # the first query sees the first key alone
-        (None, future(3).T, False),  # not looked at any further
+        ([[True, False, False]], future(3), False),  # the first query sees only the first key
+        (None, future(3).T, False),  # this mask is not examined further
         (None, future(3).bool(), False),
     ],
 )
-def test_whether_each_query_is_left_a_key(padding, mask, expected):
+def test_masks_tell_whether_every_query_keeps_a_key(padding, mask, expected):
     padding = torch.tensor(padding) if isinstance(padding, list) else padding
     assert masks.leave_each_query_a_key(padding, mask) is expected

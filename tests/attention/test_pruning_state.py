@@ -1,4 +1,4 @@
-"""What head pruning remembers, and that saving, halving and starting anew treat it rightly."""
+"""What head pruning stores, and how saving, half precision and a new training treat it."""
 
 import pytest
 import torch
@@ -26,19 +26,19 @@ def contents(state):
     [
         (lambda state: state.load_state_dict(begun().state_dict()), contents(begun()), 41),
         (lambda state: state.forget(), NEW, 0),
-        (lambda state: state.load_state_dict({}), NEW, 0),  # a checkpoint without such a state
+        (lambda state: state.load_state_dict({}), NEW, 0),  # a checkpoint without a pruning state
     ],
 )
-def test_loading_and_forgetting_leave_what_a_process_starts_with(begin, expected, updates):
+def test_loading_and_forgetting_set_the_state_that_a_process_starts_with(begin, expected, updates):
     for state in (begun(), PruningState()):
         begin(state)
         assert contents(state) == expected
         assert (state.updates, state.is_known, state.is_decided) == (updates, False, False)
-        assert list(state.parameters()) == []  # nothing in it is learned
+        assert list(state.parameters()) == []  # it has no learned parameters
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_it_stays_in_float64_when_the_model_goes_to_half_precision(dtype):
+def test_the_state_stays_in_float64_in_a_half_precision_model(dtype):
     state = begun()
     before = contents(state)
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), state).to(dtype)

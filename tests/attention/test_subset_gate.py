@@ -1,4 +1,4 @@
-"""Subset gates: exactly k heads are open, and what training draws is the paper's relaxation."""
+"""Subset gates: exactly k heads are open, and training draws the paper's relaxation."""
 
 import math
 
@@ -17,7 +17,7 @@ NOISE = [0.9, 0.2, 0.4, 0.6, 0.1, 0.95, 0.5, 0.3]
 
 
 def make(scores=SCORES, **options):
-    """Two gates in float64 with these ``log a`` that draw by :data:`NOISE`."""
+    """Two gates in float64 with the given ``log a`` that draw by :data:`NOISE`."""
     gates = [SubsetGate(4, **options).double() for _ in range(2)]
     halves = torch.tensor([scores, NOISE], dtype=torch.float64).split(4, dim=1)
     for gate, (log_a, uniform) in zip(gates, halves, strict=True):
@@ -35,7 +35,7 @@ def evaluated(gates):
 
 
 def relaxed(number, temperature):
-    """The relaxed subset by its formula, one number at a time."""
+    """The relaxed subset by the paper's formula, one number at a time."""
     scores = [s - math.log(-math.log(u)) for s, u in zip(SCORES, NOISE, strict=True)]
     opened = [0.0] * len(scores)
     for _ in range(number):
@@ -47,18 +47,18 @@ def relaxed(number, temperature):
 
 
 @pytest.mark.parametrize(("number", "progress"), [(1, 0.0), (3, 0.5), (6, 0.0)])
-def test_a_draw_is_the_papers_formula_over_all_gates_with_one_target(number, progress):
+def test_a_draw_follows_the_papers_formula_over_all_gates(number, progress):
     gates, temperature = make(temperature=0.5), 0.5 if progress == 0 else math.sqrt(0.5 * 0.01)
     SubsetGate.steer(gates, number, progress)
     drawn = values(gates)
     torch.testing.assert_close(drawn.tolist(), relaxed(number, temperature), atol=1e-9, rtol=0)
     assert drawn.sum().item() == pytest.approx(number)
     drawn[0].backward()
-    # One head's gate depends on the scores of all, those of other layers too
+    # Each gate depends on the scores of all heads, in other layers too
     assert all((gate.weight.grad != 0).all() for gate in gates)
 
 
-def test_the_temperature_falls_until_draws_are_the_subset_of_the_largest_noisy_scores():
+def test_draws_approach_the_top_noisy_scores_as_the_temperature_falls():
     gates = make()
     SubsetGate.steer(gates, 3, 1 - 1e-9)
     noisy = torch.tensor(SCORES) - (-torch.tensor(NOISE).log()).log()
@@ -67,9 +67,9 @@ def test_the_temperature_falls_until_draws_are_the_subset_of_the_largest_noisy_s
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_in_evaluation_exactly_k_heads_are_open_and_they_have_the_largest_scores(training):
+def test_evaluation_opens_exactly_the_k_heads_with_the_largest_scores(training):
     gates = [gate.train(training) for gate in make()]
-    assert evaluated(gates) == [1.0] * 8  # as long as nobody says how many
+    assert evaluated(gates) == [1.0] * 8  # before the number of heads is set
     for number, expected in ((2.25, 3), (2, 2), (8, 8), (0, 0)):
         SubsetGate.steer(gates, number, 0.3)
         assert evaluated(gates) == [float(s in sorted(SCORES)[8 - expected :]) for s in SCORES]
@@ -79,7 +79,7 @@ def test_in_evaluation_exactly_k_heads_are_open_and_they_have_the_largest_scores
     assert sum(evaluated(equal)) == 3
 
 
-def test_heads_that_copy_are_open_beside_the_others_and_take_no_place():
+def test_copy_heads_are_open_in_addition_to_the_chosen_heads():
     gates = make(protected=(1,))
     SubsetGate.steer(gates, 2, 0.5)
     drawn = values(gates).tolist()
@@ -88,7 +88,7 @@ def test_heads_that_copy_are_open_beside_the_others_and_take_no_place():
     assert evaluated(gates) == [0, 1, 1, 0, 0, 1, 0, 1]
 
 
-def test_the_penalty_steers_them_from_all_heads_to_the_target_and_adds_nothing():
+def test_the_penalty_lowers_the_number_of_heads_to_the_target_and_is_zero():
     penalty, state, gates = HeadPenalty(0.0, {"all": 3}, 4, 6), PruningState(), make()
     by_place = {"cross": dict(enumerate(gates))}
     penalty.check(by_place)
@@ -101,7 +101,7 @@ def test_the_penalty_steers_them_from_all_heads_to_the_target_and_adds_nothing()
             gate.weight.grad = None
         drawn = values(gates)
         drawn.square().sum().backward()
-        # Where there is nothing to choose the gradient is zero, not none
+        # Without a choice, the gradient is zero and not None
         learns = updates not in (0, 6)
         assert all((gate.weight.grad != 0).any() == learns for gate in gates)
     assert drawn.tolist() == evaluated(gates)
@@ -109,16 +109,16 @@ def test_the_penalty_steers_them_from_all_heads_to_the_target_and_adds_nothing()
         HeadPenalty(0.1).check(by_place)
 
 
-def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
+def test_a_checkpoint_restores_its_kind_of_gates():
     options = {"head_gates": "encoder-self,cross", "gate": "subset"}
     model, again = build_model(**options), build_model(**options)
     concrete = build_model(head_gates="encoder-self,cross")
     for number, gate in enumerate(all_gates(concrete)):
         gate.weight.data.copy_(torch.randn(4, generator=torch.Generator().manual_seed(number)))
-    # Scores of the other gates are taken over
+    # Scores of hard-concrete gates are taken over
     model.load_state_dict(concrete.state_dict())
     penalty = HeadPenalty(0.0, {"all": 5}, 2, 3)
-    # Before the decision and behind it
+    # Before and after the decision
     for updates in (2, 3):
         penalty.advance(model.head_gates(), model.pruning_state, updates)
         again.load_state_dict(model.state_dict())
@@ -134,14 +134,14 @@ def test_a_checkpoint_says_which_gates_it_has_and_goes_on_with_them():
         concrete.load_state_dict(model.state_dict())
 
 
-def test_what_cannot_work_is_refused_by_name():
+def test_invalid_gate_options_are_refused_by_name():
     with pytest.raises(ValueError, match="--gate: unknown gate 'l1'; allowed: hard-concrete, su"):
         build_model(head_gates="cross", gate="l1")
     with pytest.raises(ValueError, match="--checkpoint-activations"):
         build_model(head_gates="cross", gate="subset", checkpoint_activations=True)
 
 
-def test_a_head_is_taken_once_however_far_the_scores_are_apart():
+def test_a_head_is_chosen_once_even_when_scores_are_far_apart():
     gate = SubsetGate(4, temperature=0.014)
     SubsetGate.steer([gate], 2, 0.0)
     with torch.no_grad():
