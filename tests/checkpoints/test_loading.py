@@ -1,4 +1,4 @@
-"""Files that are read as checkpoints, and what a model takes of them."""
+"""Reading files as checkpoints, and what a model takes from them."""
 
 import logging
 from argparse import Namespace
@@ -18,7 +18,7 @@ DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_what_fairseq_saves_is_read_in_both_formats(zipped, tmp_path):
+def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
     values = {
         "settings": Namespace(a=[1, (2.5, None)], b={"c": True}, d=2**70),
         "weights": build_model().state_dict(),  # with torch's _metadata
@@ -47,7 +47,7 @@ def test_what_fairseq_saves_is_read_in_both_formats(zipped, tmp_path):
         *(b"PK\x03\x04 cut off", b"\x80\x02}q", b"\x1f\x8b\x08\x00\x00"),
     ],
 )
-def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path, content, load):
+def test_a_file_that_is_no_checkpoint_gives_a_one_line_error_with_its_name(tmp_path, content, load):
     path = tmp_path / "broken.pt"
     path.write_bytes(content)
     message = r"broken\.pt: it is no check"
@@ -59,7 +59,7 @@ def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path,
         checkpoints.load_checkpoint(str(path))
 
 
-def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged(caplog):
+def test_a_stock_transformer_loads_and_missing_parameters_are_filled_in_and_logged(caplog):
     stock = build_model("transformer", seed=5)
     model = build_model(alpha_init="1.7", seed=6)
     with caplog.at_level(logging.WARNING):
@@ -72,7 +72,7 @@ def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged
     assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 
-def test_weights_that_are_no_number_or_missing_are_refused_by_name():
+def test_nan_or_missing_weights_are_refused_by_name():
     state = build_model(seed=5).state_dict()
     name = "decoder.layers.1.encoder_attn.mapping.alpha_logit"
     state[name][2] = float("nan")
@@ -85,7 +85,7 @@ def test_weights_that_are_no_number_or_missing_are_refused_by_name():
         build_model().load_state_dict(state)
 
 
-def test_optimizer_state_in_one_flat_tensor_of_another_size_is_refused_with_the_remedy():
+def test_a_flat_optimizer_state_of_another_size_is_refused_with_the_remedy():
     def flat_adam(size):
         parameter = torch.nn.Parameter(torch.zeros(size))
         config = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))

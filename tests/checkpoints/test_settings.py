@@ -1,4 +1,4 @@
-"""What the settings in a checkpoint may consist of, and what they say of its model."""
+"""Which values the settings in a checkpoint may contain, and what they say about its model."""
 
 from argparse import Namespace
 from collections import OrderedDict
@@ -25,7 +25,7 @@ def check(where="cfg", task=None, **settings):
         *([1, 2], (1, 2), {"a": {"b": [None]}}, {1: "x"}, Namespace(x=1), "[(512, 3)] * 20"),
     ],
 )
-def test_plain_values_are_let_through(where, value):
+def test_plain_values_are_accepted(where, value):
     check(where, some_setting=value)
 
 
@@ -34,7 +34,7 @@ def test_plain_values_are_let_through(where, value):
     "value", [b"x", bytearray(b"x"), {1}, 1j, torch.zeros(1), torch.float16, object(), *SUBCLASSES]
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"a": (x,)}])
-def test_other_values_are_refused_wherever_they_are(where, value, wrap):
+def test_other_values_are_refused_at_any_depth(where, value, wrap):
     with pytest.raises(UnsafeCheckpointError, match=r"some\.pt: its setting \w+ = .*no plain"):
         check(where, some_setting=wrap(value))
 
@@ -52,7 +52,7 @@ def test_settings_that_would_take_minutes_to_read_are_refused():
 
 
 @pytest.mark.parametrize("part", ["cfg", "args"])
-def test_settings_are_a_group(part):
+def test_settings_must_be_a_group(part):
     for value in ("model: {}", ["model"], 3, b"x"):
         with pytest.raises(UnsafeCheckpointError, match=f"{part} = .* is no group of settings"):
             check_settings({part: value, "model": {}}, "some.pt")
@@ -62,12 +62,12 @@ def test_settings_are_a_group(part):
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("dataset_impl", "mmap", "fasta"),  # which fairseq reads by a shell
+        ("dataset_impl", "mmap", "fasta"),  # fairseq opens this one with a shell command
         ("save_predictions", "", "x"),
         ("post_save_script", "", ["x"]),
     ],
 )
-def test_what_runs_a_command_or_writes_a_file_is_refused(name, good, bad, where):
+def test_settings_that_run_a_command_or_write_a_file_are_refused(name, good, bad, where):
     for value in (None, good, "${dataset." + name + "}"):
         check(where, **{name: value})
     for value in (bad, "${common.seed}"):
@@ -82,12 +82,12 @@ def test_what_runs_a_command_or_writes_a_file_is_refused(name, good, bad, where)
         *("${.a}", "${", r"\${task.a}"),
     ],
 )
-def test_a_reference_to_more_than_another_setting_is_refused(text):
+def test_only_plain_references_to_another_setting_are_allowed(text):
     with pytest.raises(UnsafeCheckpointError, match="is more than the value of another setting"):
         check(task={"a": 1}, some_setting=text)
 
 
-def test_a_setting_of_the_model_that_stands_for_another_has_its_value():
+def test_a_reference_to_another_setting_is_resolved():
     task = {"n": 7, "again": "${task.n}", "itself": "${task.itself}"}
     model = Namespace(a="${task.again}", b="${task.none}", c="${task.itself}", d="text")
     settings = model_settings({"cfg": {"model": model, "task": task}}, "some.pt")

@@ -1,4 +1,4 @@
-"""The command ``fairseq-entmax prune``: what it prints, and that no error leaves anything behind."""
+"""The command ``fairseq-entmax prune``: what it prints, and that errors leave nothing behind."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ GATED = {"attn_mapping": "entmax", "head_gates": "encoder-self,cross"}
 
 @pytest.fixture
 def folder(tmp_path):
-    """A checkpoint with gates and one without, and a file that is none."""
+    """One checkpoint with gates, one without, and a file that is not a checkpoint."""
     torch.save(state_of(trained(**GATED), **GATED), tmp_path / "gated.pt")
     torch.save(state_of(trained()), tmp_path / "plain.pt")
     (tmp_path / "notes.txt").write_text("no checkpoint\n")
@@ -32,7 +32,7 @@ def contents(folder):
 
 
 def prune(folder, *arguments):
-    """The exit status of the command, run on files of the folder."""
+    """Run the command on files of the folder and return its exit status."""
     return main(["prune", *(argument.replace("@", f"{folder}/") for argument in arguments)])
 
 
@@ -66,7 +66,7 @@ def test_the_command_writes_a_smaller_checkpoint_and_prints_what_changed(folder,
 
 
 @pytest.mark.parametrize("name", ["gated.pt", "plain.pt", "small.pt"])
-def test_the_printed_options_build_a_model_of_the_shapes_of_the_pruned_one(folder, name, capsys):
+def test_printed_options_build_a_model_with_the_shapes_of_the_pruned_model(folder, name, capsys):
     prune(folder, "@gated.pt", "--output", "@small.pt")
     capsys.readouterr()
     assert prune(folder, f"@{name}", "--print-config") == 0
@@ -75,13 +75,13 @@ def test_the_printed_options_build_a_model_of_the_shapes_of_the_pruned_one(folde
     add_arguments(parser)
     parsed = vars(parser.parse_args(printed.split()))
     new = build_model(**{key: value for key, value in parsed.items() if value is not None})
-    # of the checkpoint with gates: closed heads are left out
+    # for the checkpoint with gates, the options leave out closed heads
     expected = load(folder, "small.pt" if name == "gated.pt" else name)
     assert shapes(new.state_dict()) == shapes(expected["model"])
     assert printed.count("\n") == 1
 
 
-def test_with_an_output_the_options_are_those_of_the_output_and_stand_alone(folder, capsys):
+def test_printed_options_describe_the_output_and_go_alone_to_stdout(folder, capsys):
     arguments = ["--output", "@small.pt", "--heads", "encoder-self:0.1;cross:1.0,1.3"]
     assert prune(folder, "@plain.pt", *arguments, "--print-config") == 0
     printed, error = capsys.readouterr()
@@ -95,14 +95,14 @@ def test_with_an_output_the_options_are_those_of_the_output_and_stand_alone(fold
     torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
 
 
-def test_an_attention_that_lost_all_its_heads_is_named(folder, capsys):
+def test_an_attention_that_loses_all_heads_is_named(folder, capsys):
     heads = "decoder-self:0.0,0.1,0.2,0.3,1.0,1.1,1.2,1.3;cross:0.0"
     assert prune(folder, "@plain.pt", "--output", "@small.pt", "--heads", heads) == 0
     lost = "decoder-self lost all its heads; --keep decoder-self=N keeps N of them"
     assert [line for line in capsys.readouterr().out.splitlines() if "lost" in line] == [lost]
 
 
-def test_an_existing_output_is_replaced_when_asked_for(folder, capsys):
+def test_overwrite_replaces_an_existing_output(folder, capsys):
     before = (folder / "gated.pt").stat().st_size
     assert prune(folder, "@gated.pt", "--output", "@gated.pt", "--overwrite") == 0
     assert not [name for name in load(folder, "gated.pt")["model"] if ".gate." in name]
@@ -113,7 +113,7 @@ def test_an_existing_output_is_replaced_when_asked_for(folder, capsys):
     assert before != after
 
 
-def test_a_training_that_ended_before_its_decision_is_pruned_when_asked_for(folder, capsys):
+def test_a_checkpoint_before_its_decision_is_pruned_only_with_undecided(folder, capsys):
     gated = trained(**GATED)
     gated.pruning_state.set_updates(41)
     state = state_of(gated, **GATED)
@@ -159,9 +159,7 @@ KEEP = ["--keep", "4", "--by", "loss"]
         ),
     ],
 )
-def test_an_error_is_one_sentence_and_leaves_everything_as_it_was(
-    folder, arguments, messages, capsys
-):
+def test_an_error_is_one_line_and_changes_no_file(folder, arguments, messages, capsys):
     whole = (folder / "gated.pt").read_bytes()
     (folder / "cut.pt").write_bytes(whole[: len(whole) // 2])
     before = contents(folder)
@@ -177,11 +175,11 @@ def test_an_error_is_one_sentence_and_leaves_everything_as_it_was(
 
 
 class Killed(BaseException):
-    """Nothing catches it by mistake."""
+    """An exception that no handler catches by accident."""
 
 
 @pytest.mark.parametrize("name", ["small.pt", "plain.pt"])
-def test_an_end_in_the_middle_of_writing_leaves_everything_as_it_was(folder, name, monkeypatch):
+def test_an_interrupted_write_changes_no_file(folder, name, monkeypatch):
     before = contents(folder)
     written = []
 
@@ -194,7 +192,7 @@ def test_an_end_in_the_middle_of_writing_leaves_everything_as_it_was(folder, nam
     monkeypatch.setattr(torch, "save", save)
     with pytest.raises(Killed):
         prune(folder, "@gated.pt", "--output", f"@{name}", "--overwrite")
-    # under another name, which is gone
+    # it was written under another name, and is gone
     assert len(written) == 1
     assert name not in written
     assert contents(folder) == before

@@ -1,4 +1,4 @@
-"""Models that copy, without some of their heads: they copy by the same heads, or are refused."""
+"""Pruned models that copy keep the same copy heads, or pruning is refused."""
 
 import shlex
 from argparse import ArgumentParser, Namespace
@@ -35,7 +35,7 @@ def probabilities(model):
 
 
 def copied(model):
-    """The distribution of the copy."""
+    """The copy distribution."""
     with torch.no_grad():
         return model(**sample()["net_input"])[1]["attn"][0]
 
@@ -49,7 +49,7 @@ OPTIONS = [
 
 
 def built_from_printed(report, options):
-    """A model with the options that the report prints."""
+    """A model built with the options that the report prints."""
     printed = as_options(report.heads_after, report.mappings_after, report.copy_after)
     parser = ArgumentParser()
     add_arguments(parser, EntmaxCopyTransformerModel.features)
@@ -61,7 +61,7 @@ def built_from_printed(report, options):
 @pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
 )
-def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
+def test_the_pruned_model_copies_and_generates_like_the_gated_model(options):
     gated = varied(arch=ARCH, **options, head_gates=ALL)
     pruned, report = prune_state(state_of(gated, ARCH, **options, head_gates=ALL), "some.pt")
     smaller = rebuilt(pruned)
@@ -79,7 +79,7 @@ def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
         assert found.specs == new.attention_options.specs
 
 
-def test_gates_are_open_at_copy_heads_alone_whatever_a_checkpoint_says():
+def test_gates_of_copy_heads_alone_stay_open_whatever_the_checkpoint_says():
     options = {"head_gates": "cross", "copy_heads": "0,3"}
     model = varied(arch=ARCH, **options)
     protected = {(a, layer): gate.protected for a, layer, gate in gates_of(model)}
@@ -99,7 +99,7 @@ def test_gates_are_open_at_copy_heads_alone_whatever_a_checkpoint_says():
     ("copy_heads", "heads", "named"),
     [("0", "cross:1.0", "cross:1.0"), ("0,1,3", "cross:1.1,1.2,1.3", "cross:1.1, cross:1.3")],
 )
-def test_a_copy_head_that_would_go_is_refused(copy_heads, heads, named, tmp_path, capsys):
+def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, capsys):
     path = str(tmp_path / "whole.pt")
     torch.save(
         state_of(build_model(ARCH, copy_heads=copy_heads), ARCH, copy_heads=copy_heads), path
@@ -119,7 +119,7 @@ def test_a_copy_head_that_would_go_is_refused(copy_heads, heads, named, tmp_path
 
 @pytest.fixture(scope="module")
 def pruned_file(tmp_path_factory):
-    """Of a model that copied by heads 2 and 3 of its bottom layer, now 1 and 2."""
+    """A pruned model that copied by heads 2 and 3 of its bottom layer, now heads 1 and 2."""
     options = {"attn_mapping": "entmax", "copy_heads": "2,3", "copy_layer": 0}
     options["copy_mapping"] = "sparsemax"
     gone = parse_heads("cross:0.1,1.0;encoder-self:1.3")
@@ -130,7 +130,7 @@ def pruned_file(tmp_path_factory):
 
 
 def started(path, tmp_path, arch=ARCH, yaml=False, **options):
-    """The model of a training that starts there."""
+    """The model of a training that starts from the checkpoint."""
     start = {"save_dir": str(tmp_path / "new"), "finetune_from_model": str(path)}
     given = {"arch": arch, "attn_mapping": "entmax", **TINY, **options}
     args = Namespace(**given, **start)
@@ -145,7 +145,9 @@ def started(path, tmp_path, arch=ARCH, yaml=False, **options):
 
 @pytest.mark.parametrize("yaml", [False, True])
 @pytest.mark.parametrize("options", [{}, {"copy_heads": "1,2", "copy_layer": 0}])
-def test_training_that_starts_from_it_copies_by_its_heads(pruned_file, tmp_path, options, yaml):
+def test_training_from_a_pruned_checkpoint_keeps_its_copy_heads(
+    pruned_file, tmp_path, options, yaml
+):
     model = started(pruned_file, tmp_path, yaml=yaml, **options)
     expected = rebuilt(torch.load(pruned_file))
     assert model.attention_options.copy == expected.attention_options.copy
@@ -153,7 +155,7 @@ def test_training_that_starts_from_it_copies_by_its_heads(pruned_file, tmp_path,
     torch.testing.assert_close(logits(model), logits(expected), atol=0, rtol=0)
 
 
-def test_another_layer_to_copy_by_has_the_heads_that_options_say(pruned_file, tmp_path):
+def test_options_choose_the_heads_of_another_copy_layer(pruned_file, tmp_path):
     options = {"copy_layer": 1, "cross_attn_mapping": "(entmax|sparsemax*2),entmax"}
     model = started(pruned_file, tmp_path, copy_heads="2", **options)
     assert (model.attention_options.copy.layer, model.attention_options.copy.heads) == (1, (2,))
@@ -164,7 +166,7 @@ def test_another_layer_to_copy_by_has_the_heads_that_options_say(pruned_file, tm
         started(pruned_file, tmp_path, copy_layer=0, copy_heads="2,3")
 
 
-def test_a_pruned_model_that_does_not_copy_becomes_one_that_does(tmp_path):
+def test_a_pruned_model_can_be_trained_to_copy(tmp_path):
     gone = parse_heads("cross:1.0,1.2;encoder-self:0.3")
     path = tmp_path / "pruned.pt"
     torch.save(prune_state(state_of(varied()), "some.pt", gone)[0], path)

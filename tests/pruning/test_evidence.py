@@ -1,4 +1,4 @@
-"""Heads are kept by what is known of them: those of the highest numbers, and no others."""
+"""Heads are kept by evidence: those with the highest numbers, and no others."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.pruning.test_surgery import gates_of, logits, rebuilt, state_of, trai
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 HEADS = [Head(name, layer, head) for name in ATTENTIONS for layer in (0, 1) for head in range(4)]
-# Each head another number, in no order that their names have
+# A different number for each head, in an order unlike that of the names
 SCORES = {head: (7 * place) % 24 - 9.5 for place, head in enumerate(HEADS)}
 
 
@@ -22,7 +22,7 @@ def best(number, heads=HEADS, scores=SCORES):
 
 
 def ablation(scores=SCORES):
-    """What ablate writes: also of heads that were removed together."""
+    """What ablate writes, including heads that were removed together."""
     removals = [{"heads": [str(head)], "loss": {"change": one}} for head, one in scores.items()]
     removals.append({"heads": [str(HEADS[0]), str(HEADS[1])], "loss": {"change": 99.0}})
     return {"removals": removals}
@@ -44,7 +44,7 @@ def analysis(name):
 
 @pytest.fixture
 def remaining(tmp_path):
-    """A function: the heads that a choice keeps of a state, by evidence that is written for it."""
+    """A function that returns the heads that a choice keeps, given the evidence."""
 
     def keep(state, number, by, document=None, seed=1):
         path = tmp_path / "evidence.json"
@@ -56,14 +56,14 @@ def remaining(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["loss", "gradient", "confidence"])
-def test_the_heads_of_the_highest_numbers_stay(by, remaining):
+def test_the_heads_with_the_highest_numbers_stay(by, remaining):
     document, state = ablation() if by == "loss" else analysis(by), state_of(trained())
     assert remaining(state, "8", by, document) == best(8)
     expected = best(3, HEADS[:8]) | best(1, HEADS[16:]) | {*HEADS[8:16]}
     assert remaining(state, "encoder-self=3,cross=1", by, document) == expected
 
 
-def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(remaining):
+def test_gates_choose_by_log_a_and_random_heads_follow_the_seed(remaining):
     gated = trained(head_gates="encoder-self,cross")
     state = state_of(gated, head_gates="encoder-self,cross")
     log_a = {
@@ -72,14 +72,14 @@ def test_gates_choose_by_their_own_order_and_random_heads_follow_the_seed(remain
         for head, value in enumerate(gate.log_a.tolist())
     }
     of_cross = [head for head in log_a if head.attention == "cross"]
-    closed = {head for head in of_cross if log_a[head] < -3}  # which go without being named
+    closed = {head for head in of_cross if log_a[head] < -3}  # removed although not named
     assert remaining(state, "cross=2", "gates") - closed == best(2, of_cross, log_a) | {*HEADS[:16]}
     draws = [remaining(state_of(trained()), "8", "random", None, seed) for seed in (1, 1, 2)]
     assert [len(draw) for draw in draws] == [8, 8, 8]
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_heads_that_a_model_copies_by_stay(remaining):
+def test_copy_heads_stay(remaining):
     copying = {"arch": "entmax_copy_transformer", "copy_heads": "1,3", "copy_layer": -1}
     state = state_of(trained(**copying), **copying)
     for seed in range(4):
@@ -87,7 +87,7 @@ def test_heads_that_a_model_copies_by_stay(remaining):
         assert of_cross == {Head("cross", 1, 1), Head("cross", 1, 3)}
 
 
-def test_the_command_gives_what_the_whole_model_gives_without_the_others(tmp_path):
+def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path):
     whole, small, evidence = (tmp_path / name for name in ("whole.pt", "small.pt", "it.json"))
     torch.save(state_of(trained()), whole)
     evidence.write_text(json.dumps(ablation()), encoding="utf-8")
@@ -102,7 +102,7 @@ def test_the_command_gives_what_the_whole_model_gives_without_the_others(tmp_pat
 @pytest.mark.parametrize(
     ("by", "document", "message"),
     [
-        # Of the model before heads were taken out of it
+        # Evidence from before some heads were pruned
         ("loss", ablation({**SCORES, Head("cross", 1, 5): 1.0}), "cross:1.5, or it.pt has no such"),
         (
             "loss",
@@ -115,12 +115,12 @@ def test_the_command_gives_what_the_whole_model_gives_without_the_others(tmp_pat
         ("loss", [], "no such number of one model's heads"),
     ],
 )
-def test_evidence_that_lacks_heads_of_the_model_is_refused(by, document, message, remaining):
+def test_evidence_that_does_not_cover_the_models_heads_is_refused(by, document, message, remaining):
     with pytest.raises(ValueError, match=rf"--by {by}: .*evidence\.json .*{message}"):
         remaining(state_of(trained()), "8", by, document)
 
 
-def test_what_prune_does_not_know_to_be_of_which_head_is_refused_where_heads_go():
+def test_parameters_of_unknown_heads_are_refused_where_heads_are_removed():
     state = state_of(trained())
     state["model"]["encoder.layers.0.self_attn.head_scale"] = torch.ones(4)
     assert prune_state(state, "it.pt", [Head("cross", 0, 1)])

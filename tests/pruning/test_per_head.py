@@ -1,4 +1,4 @@
-"""Models whose heads have mappings and strengths of their own, without some of their heads."""
+"""Pruning models whose heads have different mappings and strengths."""
 
 import copy
 
@@ -66,7 +66,7 @@ def head_values(model):
     ],
     ids=str,
 )
-def test_a_pruned_model_gives_what_the_whole_one_gives_without_these_heads(arch, options):
+def test_a_pruned_model_matches_the_whole_model_without_the_removed_heads(arch, options):
     whole = varied(arch=arch, **options)
     pruned, report = prune_state(state_of(whole, arch, **options), "some.pt", GONE)
     assert report.heads_after == {"encoder-self": [3, 4], "decoder-self": [1, 0], "cross": [4, 2]}
@@ -85,7 +85,7 @@ def test_a_pruned_model_gives_what_the_whole_one_gives_without_these_heads(arch,
     assert set(after) == names
 
 
-def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
+def test_the_settings_of_a_pruned_model_describe_the_remaining_heads():
     options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
     pruned, report = prune_state(state_of(varied(**options), **options), "some.pt", GONE)
     settings = vars(pruned["cfg"]["model"])
@@ -113,13 +113,13 @@ def pruned_file(tmp_path):
     return tmp_path / "small.pt"
 
 
-def test_training_that_starts_from_it_needs_no_word_about_its_heads(pruned_file, tmp_path):
+def test_training_from_a_pruned_checkpoint_needs_no_option_for_its_heads(pruned_file, tmp_path):
     start = {"save_dir": str(tmp_path / "new"), "finetune_from_model": str(pruned_file)}
     settings = settings_of(attn_mapping="entmax|fusedmax|softmax|entmax", **start)
     model = EntmaxTransformerModel.build_model(settings, tiny_task())
     model.load_state_dict(torch.load(pruned_file)["model"])
     assert str(model.attention_options.specs["cross"][1]) == "fusedmax|softmax"
-    # The settings say its heads, and need no start
+    # The settings now hold the numbers of heads, and need no checkpoint to start from
     settings.finetune_from_model = None
     again = EntmaxTransformerModel.build_model(copy.deepcopy(settings), tiny_task())
     assert again.attention_options.specs == model.attention_options.specs

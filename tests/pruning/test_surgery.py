@@ -1,4 +1,4 @@
-"""A pruned model gives what the model with gates gives, and is as much smaller as it says."""
+"""A pruned model gives the scores of the gated model, and is smaller by the reported amount."""
 
 import copy
 import logging
@@ -22,7 +22,7 @@ HEAD_SIZE = 4
 
 
 def trained(arch="entmax_transformer", seed=1, **options):
-    """A model whose biases are not zero and whose gates stand anywhere, one layer closed."""
+    """A model with nonzero biases and a mix of gate values, with one layer closed."""
     model = spread_scores(build_model(arch, seed=seed, **options))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -30,7 +30,7 @@ def trained(arch="entmax_transformer", seed=1, **options):
             if name.endswith("bias"):
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
         for number, (_, _, gate) in enumerate(gates_of(model)):
-            # shut, ajar twice, open, in another order in each layer
+            # closed, two between, open, in a different order in each layer
             log_a = torch.tensor([-3.5, -0.7, 0.9, 4.0])
             log_a = log_a[torch.randperm(4, generator=generator)]
             gate.weight.copy_(log_a / gate.lr_factor)
@@ -52,7 +52,7 @@ def settings_of(arch="entmax_transformer", **options):
 
 
 def state_of(model, arch="entmax_transformer", **options):
-    """What fairseq-train saves of a model."""
+    """A model's checkpoint as fairseq-train saves it."""
     return {
         "args": None,
         "cfg": {"model": settings_of(arch, **options), "criterion": {"_name": "cross_entropy"}},
@@ -88,7 +88,7 @@ def translations(model):
 
 
 def without(model, heads):
-    """The same model in which some heads add nothing: their output columns are zero."""
+    """The same model with some heads silenced: their output columns are zero."""
     model = copy.deepcopy(model)
     modules = {
         "encoder-self": [layer.self_attn for layer in model.encoder.layers],
@@ -103,7 +103,7 @@ def without(model, heads):
 
 
 def open_heads(model):
-    """The heads of each layer that are not closed."""
+    """The number of heads of each layer that are not closed."""
     found = {}
     for attention, _, module in attention_modules(model):
         gates = [1.0] * module.num_heads if module.gate is None else module.gate.at_evaluation()
@@ -132,7 +132,7 @@ OPTIONS = [
 @pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
 )
-def test_the_pruned_model_is_smaller_and_gives_the_scores_of_the_gated_one(options, caplog):
+def test_the_pruned_model_is_smaller_and_gives_the_gated_models_scores(options, caplog):
     attentions = "encoder-self,decoder-self" if "no_cross_attention" in options else ALL
     options = {**options, "head_gates": attentions}
     gated = trained(**options)
@@ -170,7 +170,7 @@ def test_the_pruned_model_is_smaller_and_gives_the_scores_of_the_gated_one(optio
     assert (report.weight_bytes_before, report.weight_bytes_after) == (4 * before, 4 * after)
 
 
-def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
+def test_a_decided_model_keeps_exactly_the_heads_decided_open():
     gated = trained(head_gates=ALL)
     generator = torch.Generator().manual_seed(4)
     for _, _, gate in gates_of(gated):
@@ -180,7 +180,7 @@ def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
     assert report.undecided == {}
     smaller = rebuilt(pruned)
     torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
-    # Nothing to fold: the kept numbers are the same to the last bit
+    # Nothing is folded in, so the kept weights are bitwise equal
     for (_, _, one), (_, _, other) in zip(
         attention_modules(gated), attention_modules(smaller), strict=True
     ):
@@ -194,7 +194,7 @@ def test_a_pruned_checkpoint_can_be_pruned_again():
     gated = trained(head_gates=ALL, seed=2)
     first, report = prune_state(state_of(gated, head_gates=ALL), "some.pt")
     once = rebuilt(first)
-    # the numbers of heads are those that the pruned checkpoint has
+    # heads are counted in the pruned checkpoint
     last = report.heads_after["cross"][0] - 1
     heads = {Head("cross", 0, last), *(Head("encoder-self", 0, head) for head in range(3))}
     second, again = prune_state(first, "pruned.pt", heads)
@@ -208,12 +208,12 @@ def test_a_pruned_checkpoint_can_be_pruned_again():
 
 
 def as_yaml(state, options):
-    """The settings as a YAML file leaves them: a dict of what was given."""
+    """Write the settings as a YAML file leaves them: a dict of the given options."""
     state["cfg"]["model"] = {"_name": "entmax_transformer", **TINY, **options}
 
 
 def as_args(state, options):
-    """The settings as fairseq before 0.10 saved them, with everything in one namespace."""
+    """Write the settings as fairseq before 0.10 saved them, with everything in one namespace."""
     settings = state["cfg"]["model"]
     settings.criterion = "label_smoothed_cross_entropy_with_head_l0"
     state["cfg"], state["args"] = None, settings
@@ -247,7 +247,7 @@ def test_settings_are_read_and_written_in_every_form_that_fairseq_saves(write):
     torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
 
 
-def test_the_checkpoint_stays_as_it_is_and_what_is_of_the_larger_model_is_left_behind():
+def test_pruning_does_not_change_the_given_state_and_drops_training_state():
     gated = trained(head_gates=ALL)
     state = state_of(gated, head_gates=ALL)
     state["cfg"]["criterion"] = {"_name": GATED_CRITERION, "label_smoothing": 0.1, "l0_weight": 0.1}
@@ -257,7 +257,7 @@ def test_the_checkpoint_stays_as_it_is_and_what_is_of_the_larger_model_is_left_b
     assert list(weights) == list(old_weights)
     assert all(torch.equal(weights[name], value) for name, value in old_weights.items())
     assert str(state) == str(before)
-    # and what was cut is no view of it, which would save the whole
+    # the cut weight is no view of the old one, which would be saved whole
     weight = pruned["model"]["encoder.layers.0.self_attn.q_proj.weight"]
     assert weight.untyped_storage().nbytes() == weight.numel() * 4
     assert pruned["last_optimizer_state"] is None
@@ -268,13 +268,13 @@ def test_the_checkpoint_stays_as_it_is_and_what_is_of_the_larger_model_is_left_b
     assert pruned["cfg"]["criterion"] == expected
 
 
-def test_a_frozen_decoder_thaws_with_the_pruning():
+def test_pruning_unfreezes_a_frozen_decoder():
     options = {"head_gates": "encoder-self", "freeze_decoder": True}
     pruned, _ = prune_state(state_of(trained(**options), **options), "some.pt")
     assert all(parameter.requires_grad for parameter in rebuilt(pruned).parameters())
 
 
-def test_a_gate_is_folded_in_float32_where_the_checkpoint_is_in_half_precision():
+def test_gates_of_a_half_precision_checkpoint_are_folded_in_float32():
     options = {"attn_mapping": "entmax", "head_gates": ALL}
     state = state_of(trained(**options), **options)
     state["model"] = {
@@ -286,7 +286,7 @@ def test_a_gate_is_folded_in_float32_where_the_checkpoint_is_in_half_precision()
     pruned, report = prune_state(state, "half.pt")
     assert report.undecided
     torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
-    # what has nothing folded into it stays half
+    # weights without a folded gate stay in half precision
     types = {name: value.dtype for name, value in pruned["model"].items()}
     assert types["encoder.layers.0.self_attn.out_proj.weight"] == torch.float32
     assert types["encoder.layers.0.self_attn.q_proj.weight"] == torch.float16
@@ -312,14 +312,14 @@ NO_HEAD = r"some.pt has no head {}: the layers of its {} attention have 4, 4 "
         ),
     ],
 )
-def test_what_cannot_be_pruned_is_said_in_one_sentence(change, heads, message):
+def test_what_cannot_be_pruned_gives_a_one_line_error(change, heads, message):
     state = state_of(trained(head_gates="cross"), head_gates="cross")
     change(state)
     with pytest.raises(ValueError, match=message):
         prune_state(state, "some.pt", heads)
 
 
-def test_tensors_that_were_shared_are_saved_once(tmp_path):
+def test_shared_tensors_are_saved_once(tmp_path):
     options = {"head_gates": "cross", "share_all_embeddings": True}
     path, output = str(tmp_path / "gated.pt"), str(tmp_path / "pruned.pt")
     torch.save(state_of(trained(**options), **options), path)
