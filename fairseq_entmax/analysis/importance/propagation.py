@@ -1,4 +1,4 @@
-"""The way of relevance back through a whole model, from logits to the first layers' inputs."""
+"""Propagate relevance back through a whole model, from logits to the inputs of the first layers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 def layers_of(stack: Any) -> list[Any]:
     """The layers of an encoder or decoder, bottom first."""
-    # By name: to iterate over the layers themselves drops some at random with LayerDrop
+    # Not ``list(stack.layers)``: with LayerDrop, iterating drops some layers at random
     return list(stack.layers.children())
 
 
 def watched_modules(model: Any) -> Iterator[nn.Module]:
-    """The modules whose inputs and outputs :class:`Propagation` needs."""
+    """Yield the modules whose inputs and outputs :class:`Propagation` needs."""
     encoder, decoder = getattr(model, "encoder", None), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
@@ -36,9 +36,10 @@ def watched_modules(model: Any) -> Iterator[nn.Module]:
 
 
 class Propagation:
-    """Relevance for some target positions ``(predictions,)`` of one sentence.
+    """Relevance to the predictions at some target positions, ``(predictions,)``, of one sentence.
 
-    ``heads``: by attention and layer ``(predictions, heads)``; ``totals``: by boundary ``(predictions,)``."""
+    ``heads``: attention to layer to ``(predictions, heads)``. ``totals``: boundary to
+    ``(predictions,)``."""
 
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
@@ -46,7 +47,7 @@ class Propagation:
         self._input, self._output = activations.input, activations.output
         self.heads: ByHead = {attention: {} for attention in (ENCODER_SELF, DECODER_SELF, CROSS)}
         self.totals: dict[str, Tensor] = {}
-        # What has reached the outputs of decoder and encoder, (predictions, length, width)
+        # Relevance in the streams of decoder and encoder, (predictions, length, width)
         self._decoder = self._from_logits(model.decoder, positions)
         encoder = getattr(model, "encoder", None)
         width = 0 if encoder is None else model.cfg.encoder.embed_dim
@@ -75,12 +76,12 @@ class Propagation:
         self.totals[boundary] = self._decoder.sum(dim=(1, 2)) + self._encoder.sum(dim=(1, 2))
 
     def _from_logits(self, decoder: Any, positions: Tensor) -> Tensor:
-        """Start at the top-1 logit of each position; relevance of the top layer's output."""
+        """Start at the top-1 logit of each position; return relevance of the top layer's output."""
         projection = decoder.output_projection
         features = self._input(projection)
         words = self._output(projection)[positions].argmax(dim=-1)
         start = rules.logit(features[positions], precise(projection.weight[words]))
-        # A decoder sees nothing behind a position, so none behind the last has relevance
+        # A decoder does not see later positions, so none after the last has relevance
         length = int(positions.max()) + 1
         relevance = start.new_zeros(len(positions), length, features.size(1))
         relevance[torch.arange(len(positions), device=positions.device), positions] = start
@@ -110,7 +111,7 @@ class Propagation:
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of what the residual connection takes along, and of what the values are of."""
+        """Return the relevance of the residual connection, and of the inputs of the values."""
         place = "encoder_attn" if name == CROSS else "self_attn"
         attention: MultiheadAttention = getattr(layer, place)
         norm = getattr(layer, f"{place}_layer_norm")
@@ -136,7 +137,7 @@ class Propagation:
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of a residual connection, and of its branch, but for what a bias alone adds."""
+        """Split relevance between a residual connection and its branch; bias alone counts as 0."""
         length = relevance.size(1)
         outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
         added = rules.made_by_inputs(outputs, inputs, precise(projection.weight))
@@ -152,7 +153,7 @@ class Propagation:
 
 @contextlib.contextmanager
 def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
-    """Whatever a block sets an attribute of things to, afterwards each has the one it had."""
+    """Restore an attribute of each of ``things`` after a block that sets it."""
     before = [(thing, getattr(thing, attribute)) for thing in things]
     try:
         yield
@@ -162,12 +163,12 @@ def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
 
 
 def precise(tensor: Tensor) -> Tensor:
-    """The tensor without gradient, in float32; in float64 if it is."""
+    """Return the tensor without gradient, in float32, or in float64 if it is float64."""
     return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Activations:
-    """Keeps the first input and the output of modules, of their last call, on one sentence."""
+    """Keeps the first input and the output of each module's last call, on one sentence."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._modules = list(modules)
@@ -186,9 +187,9 @@ class Activations:
         self._seen[module] = args[0], output
 
     def input(self, module: nn.Module) -> Tensor:
-        """What the module took, without the dimension of sentences; float32, or float64 if it was."""
+        """Return a module's input without the sentence dimension, in float32 (float64 stays)."""
         return precise(self._seen[module][0]).flatten(0, 1)
 
     def output(self, module: nn.Module) -> Tensor:
-        """What the module gave, likewise."""
+        """Return a module's output in the same form."""
         return precise(self._seen[module][1]).flatten(0, 1)

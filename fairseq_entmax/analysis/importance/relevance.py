@@ -1,12 +1,12 @@
-"""How much each attention head matters for what a model predicts, by relevance propagation.
+"""The importance of each attention head for a model's predictions, by relevance propagation.
 
 For each target position, relevance 1 starts at the logit of the word that the model ranks
 first, and goes back through decoder and encoder by the rules of ``rules.py``. The relevance of a
-head is what arrives at its output, at all positions together. None gets lost on the way. Queries
-and keys get none, since the weights of attention are held constant.
+head is what arrives at its output, summed over all positions. No relevance is lost on the way.
+Queries and keys get none, since attention weights are held constant.
 
-Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who compare the
-heads of a layer by it."""
+Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who use it to compare
+the heads of a layer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairseq_entmax.analysis.data.data_types import type_of_model
 from fairseq_entmax.analysis.importance import ByHead, propagation
 from fairseq_entmax.models.base import ModelWithHeads
 
-# What has no rule: attribute of a decoder layer to the option that gives it
+# Parts without a rule: attribute of a decoder layer to the option that adds it
 _UNKNOWN_IN_LAYER = {
     "attn_ln": "--scale-attn",
     "c_attn": "--scale-heads",
@@ -33,16 +33,16 @@ _UNKNOWN_IN_LAYER = {
 class HeadRelevance:
     """Relevance of every head for every prediction.
 
-    A prediction is a target position that is not padding; they come sentence by sentence.
+    A prediction is a target position that is not padding. Predictions come sentence by sentence.
 
     Attributes:
         heads: attention to layer to ``(predictions, heads)``, from 0 to 1: the part of the
             logit's relevance 1 that arrives at the head. A pruned attention may have 0 heads.
-        totals: boundary to ``(predictions,)``: the relevance there, of the decoder's and the
-            encoder's stream together. Boundaries are in the order in which relevance passes:
+        totals: boundary to ``(predictions,)``: the relevance there, summed over the decoder's and
+            the encoder's stream. Boundaries are in the order in which relevance passes them:
             ``decoder output`` (of the top layer), ``decoder layer 5 input`` and on down,
             ``encoder output``, ``encoder layer 5 input`` and on down.
-        lengths: how many of the predictions each sentence has.
+        lengths: how many predictions each sentence has.
     """
 
     heads: ByHead
@@ -50,12 +50,12 @@ class HeadRelevance:
     lengths: tuple[int, ...] = ()
 
     def by_sentence(self, heads: Tensor) -> Tensor:
-        """What is of every prediction, ``(predictions, heads)``, summed over each sentence."""
+        """Sum over each sentence's predictions, from ``(predictions, heads)``."""
         return torch.stack([part.sum(dim=0) for part in heads.split(list(self.lengths))])
 
     def shares(self) -> ByHead:
-        """The relevance of each head as a share of its layer and attention's, ``(predictions, heads)``:
-        rows of sum 1, or of zeros where the layer's heads have no relevance at all."""
+        """Return each head's share of the relevance of its attention and layer, ``(predictions,
+        heads)``. Rows sum to 1, or are zero if the layer's heads have no relevance at all."""
         return {
             attention: {number: _shares_of_heads(heads) for number, heads in layers.items()}
             for attention, layers in self.heads.items()
@@ -65,20 +65,20 @@ class HeadRelevance:
 def head_relevance(
     model: ModelWithHeads, sample: dict[str, Any], predictions_at_once: int = 32
 ) -> HeadRelevance:
-    """Relevance of every head to the top-1 logit of every target position.
+    """Compute the relevance of every head to the top-1 logit of every target position.
 
-    Sentences are taken one by one, without padding, so the batch makes no difference. The
-    activations are those of evaluation, computed once for each sentence, in the model's own
+    Sentences are processed one by one, without padding, so the batch makes no difference.
+    Activations are computed once for each sentence, in evaluation mode and in the model's
     precision; relevance is float32 (float64 for a float64 model).
 
     Args:
         model: the model; it is left as it was.
         sample: a batch as fairseq's collater makes it, on the model's device.
-        predictions_at_once: how many target positions are worked on together, 1 or more.
+        predictions_at_once: how many target positions are processed together, 1 or more.
             Memory grows with it and with the sentence's length, not with the batch.
 
     Raises:
-        ValueError: the model has a part that there is no rule for; names its option.
+        ValueError: the model has a part without a rule; the message names the part or its option.
     """
     check_rules(model)
     parts: list[HeadRelevance] = []
@@ -107,7 +107,7 @@ def _shares_of_heads(heads: Tensor) -> Tensor:
 
 
 def check_rules(model: Any) -> None:
-    """Refuse models with parts that there is no rule for."""
+    """Refuse models with parts that have no rule."""
     decoder = getattr(model, "decoder", None)
     if decoder is None:
         raise ValueError(

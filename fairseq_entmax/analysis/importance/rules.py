@@ -1,33 +1,32 @@
-"""How relevance goes back through each kind of step of a Transformer.
+"""The rules by which relevance goes back through each kind of step of a Transformer.
 
 Layer-wise relevance propagation (Bach et al. 2015, *On Pixel-Wise Explanations for Non-Linear
-Classifier Decisions by Layer-Wise Relevance Propagation*) hands the relevance of every unit
-back to the units that it was computed from, in proportion to what each contributed, so that
-the sum stays the same from layer to layer. Ding et al. 2017 (*Visualizing and Understanding
-Neural Machine Translation*) brought it to translation. What counts as a contribution:
+Classifier Decisions by Layer-Wise Relevance Propagation*) passes the relevance of every unit
+back to the units that it was computed from, in proportion to their contributions, so that the
+sum stays the same from layer to layer. Ding et al. 2017 (*Visualizing and Understanding Neural
+Machine Translation*) applied it to translation. These are the contributions:
 
-- *A linear layer* ``y_i = sum_j W_ij x_j + b_i``: ``|W_ij x_j|``. With the signed
-  contributions of the original rule, ``y_i`` near 0 sends out relevance without bound, of
-  both signs, and a bias takes some of it away. Absolute ones are never negative and sum to
-  the relevance that came in, whatever cancels. The bias gets none.
+- *A linear layer* ``y_i = sum_j W_ij x_j + b_i``: ``|W_ij x_j|``. The original rule has signed
+  contributions. With these, a ``y_i`` near 0 passes back unbounded relevance of both signs, and
+  a bias takes some of it away. Absolute contributions give relevance that is never negative and
+  sums to what came in, whatever cancels. The bias gets none.
 - *A sum of two streams*: ``|x|`` and ``|f(x)|``, unit by unit.
 - *Layer normalisation*: its standard deviation is held constant (Ali et al. 2022, *XAI for
   Transformers: Better Explanations through Conservative Propagation*), so it is linear:
-  ``y_i = g_i / s * sum_j (delta_ij - 1/d) x_j + b_i``. The gain ``g_i`` and ``s`` are in every
-  contribution to ``y_i`` alike, and cancel.
-- *An elementwise function*, such as ReLU, and *a factor*, such as a head's gate: all of it
-  goes to the one unit that there is. A unit that is 0 contributes nothing to what follows,
-  and so has no relevance to hand on: a dead ReLU, a head whose gate is closed.
-- *Attention* ``o_qd = sum_k p_qk v_kd``: its weights are held constant, as Ali et al. do, so
-  it is linear in the values: ``|p_qk v_kd|``. Nothing in this knows how the weights came
-  about, so it is the rule of softmax and of entmax alike; a key with the weight 0, which
-  entmax gives, gets exactly 0.
+  ``y_i = g_i / s * sum_j (delta_ij - 1/d) x_j + b_i``. The gain ``g_i`` and ``s`` scale all
+  contributions to ``y_i`` alike, and cancel.
+- *An elementwise function*, such as ReLU, and *a factor*, such as a head's gate: all relevance
+  goes to the single input. A unit that is 0 contributes nothing to what follows, so it has no
+  relevance to pass back: a dead ReLU, or a head whose gate is closed.
+- *Attention* ``o_qd = sum_k p_qk v_kd``: its weights are held constant, as in Ali et al., so it
+  is linear in the values: ``|p_qk v_kd|``. How the weights were computed does not matter, so
+  softmax and entmax have the same rule. A key of weight 0, as entmax gives, gets exactly 0.
 
-A unit may have been made by its bias alone: all contributions to it are 0. The bias gets no
-relevance, so such a unit should have none; what a residual branch made by bias alone is worth
-0 in the sum (:func:`made_by_inputs`). Where it has some all the same (a hidden unit whose
-weights are 0; a value of 0), the relevance stays in the layer and position: it goes where the
-layer's other units have theirs from, see each function.
+A unit may come from its bias alone: all contributions to it are 0. The bias gets no relevance,
+so such a unit should have none; if a residual branch comes from bias alone, it counts as 0 in
+the sum (:func:`made_by_inputs`). If such a unit has relevance all the same (a hidden unit whose
+weights are 0; a value of 0), the relevance stays in the layer and position and goes to the
+sources of the layer's other units; see each function.
 
 Relevance is ``(predictions, positions, units)`` and never negative; activations, which all
 predictions of a sentence share, are ``(positions, units)``."""
@@ -37,21 +36,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-# Contributions that sum to no more than this count as none: a division by less overflows in
-# float32, and a weight that decay made this small has no influence
+# Contributions whose sum is not above this count as none: dividing by less overflows in float32,
+# and a weight that decayed this far has no influence
 NEGLIGIBLE = 1e-30
 
 
 def logit(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Relevance 1 of one logit for each prediction, in proportion to ``|weight * inputs|``, or even."""
+    """Split each prediction's relevance 1 by ``|weight * inputs|``, or evenly if all are 0."""
     return _shares((inputs * weight).abs())
 
 
 def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
-    """Relevance of a linear layer's output, to its inputs ``(positions, inputs)``.
+    """Pass relevance of a linear layer's output to its inputs ``(positions, inputs)``.
 
-    What reaches a unit made by the bias alone goes to the inputs in proportion to their
-    contributions to all units together, or evenly where these are 0."""
+    Relevance of a unit that comes from bias alone goes to the inputs in proportion to their
+    contributions to all units together, or evenly if these are 0."""
     sizes, strengths = inputs.abs(), weight.abs()
     per_unit, stranded = _divide(relevance, sizes @ strengths.t())
     received = per_unit @ strengths * sizes
@@ -62,12 +61,12 @@ def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def made_by_inputs(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
-    """A linear layer's outputs, with 0 where the bias alone made them."""
+    """Return a linear layer's outputs, with 0 for those that come from bias alone."""
     return outputs.masked_fill(inputs.abs() @ weight.abs().t() <= NEGLIGIBLE, 0.0)
 
 
 def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
-    """Relevance of a layer normalisation's output, to its inputs; where all are 0 each keeps its own."""
+    """Pass relevance of a layer normalisation's output to its inputs; all 0: each keeps its own."""
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
     others = 1.0 / inputs.size(-1)
@@ -80,16 +79,16 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
 
 
 def residual(relevance: Tensor, stream: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-    """Relevance of ``stream + added``, to the two; where both are 0 it goes to ``stream``."""
+    """Split relevance of ``stream + added`` between the two; ``stream`` gets it if both are 0."""
     total = stream.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
     return relevance - to_added, to_added
 
 
 def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-    """Relevance of heads' outputs ``(predictions, queries, heads, head_dim)``, to their values.
+    """Pass relevance of heads' outputs ``(predictions, queries, heads, head_dim)`` to their values.
 
-    What reaches an output whose values are 0 wherever the weights are not goes to the keys in
+    If all values that have a weight are 0, the relevance of an output goes to the keys in
     proportion to their weights, ``(heads, queries, keys)``."""
     sizes = values.abs()
     totals = torch.einsum("hqk,khd->qhd", weights, sizes)
@@ -101,9 +100,9 @@ def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _divide(relevance: Tensor, totals: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Relevance for each unit of contribution; and that of what has no contributions, None without."""
+    """Return relevance per unit of contribution, and relevance without contributions, or None."""
     is_made = totals > NEGLIGIBLE
-    # Nearly always; what is known of the few totals need not be looked at for each prediction
+    # Nearly always; totals, which have no dimension of predictions, are quick to check
     if is_made.all():
         return relevance / totals, None
     per_unit = torch.where(is_made, relevance / totals.clamp(min=NEGLIGIBLE), 0.0)
@@ -111,7 +110,7 @@ def _divide(relevance: Tensor, totals: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def _shares(contributions: Tensor) -> Tensor:
-    """Each row divided by its sum; where that is 0, even."""
+    """Divide each row by its sum; a row of sum 0 becomes uniform."""
     totals = contributions.sum(dim=-1, keepdim=True)
     even = 1.0 / contributions.size(-1)
     return torch.where(totals > NEGLIGIBLE, contributions / totals.clamp(min=NEGLIGIBLE), even)

@@ -1,7 +1,7 @@
-"""How much each attention head matters for the loss, by the gradient at its output.
+"""The importance of each attention head for the loss, by the gradient at its output.
 
-Multiply the output of head ``h`` by ``xi_h = 1``: the head matters as much as the loss of a
-sentence moves with ``xi_h``, on average. One pass forward and one back give this for all heads.
+Multiply the output of head ``h`` by ``xi_h = 1``. The head's importance is how fast the loss of a
+sentence changes with ``xi_h``, on average. One forward and one backward pass give it for all heads.
 
 Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, equation of
 ``I_h``: the mean over sentences of ``|d L / d xi_h|``."""
@@ -24,17 +24,17 @@ from fairseq_entmax.models.base import ModelWithHeads
 
 
 def head_sensitivity(model: ModelWithHeads, sample: dict[str, Any]) -> ByHead:
-    """How fast the loss of each sentence changes with a factor on the output of each head.
+    """Compute how fast the loss of each sentence changes with a factor on the output of each head.
 
-    A sentence's loss is its mean negative log likelihood for each target token, end of sentence
-    included: natural logarithm, no label smoothing, no dropout. Sum the result over sentences,
-    and divide by their number, for the importance of a head on a data set. Of a model that copies
-    words the likelihood is that of the mixture, a target it cannot reach is left out, and the
-    factor of a copy head is on what it adds to the decoder's state alone.
+    A sentence's loss is its mean negative log likelihood per target token, end of sentence
+    included: natural logarithm, no label smoothing, no dropout. (With a sparse output, it is the
+    mean Fenchel-Young loss.) A head's importance on a data set is the mean of the result over
+    sentences. If a model copies words, the likelihood is that of the mixture, targets that it
+    cannot reach are left out, and a copy head's factor is only on what it adds to the decoder.
 
     Args:
-        model: the model, evaluated; its mode, its gradients and what of it is learned are left
-            as they were.
+        model: the model, run in evaluation mode. Its mode, its gradients and its
+            ``requires_grad`` are left as they were.
         sample: a batch with targets as fairseq's collater makes it, on the model's device.
 
     Returns:
@@ -64,11 +64,11 @@ def head_sensitivity(model: ModelWithHeads, sample: dict[str, Any]) -> ByHead:
         size = len(target)
         counted = (counts & ~gone).view(size, -1).sum(dim=1)
         losses = each.masked_fill(gone, 0.0).view(size, -1).sum(dim=1) / counted.clamp(min=1)
-        # The gradient of a sum: no sentence has to do with the factors of another. A model without
-        # any head left has no factor to ask for.
+        # The gradient of a sum, since no sentence depends on the factors of another. A model
+        # without any head left has no factor.
         if losses.requires_grad:
             losses.sum().backward()
-    # Without a gradient where the loss does not look at the heads: the encoder's without
+    # Heads on which the loss does not depend have no gradient: the encoder's without
     # cross-attention
     return {
         attention: {
@@ -81,8 +81,8 @@ def head_sensitivity(model: ModelWithHeads, sample: dict[str, Any]) -> ByHead:
 
 @contextlib.contextmanager
 def _with_gradients_of_factors(model: ModelWithHeads) -> Iterator[None]:
-    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
-    # where its input does, and here the first layer's has none
+    # With --checkpoint-activations a layer that recomputes its activations gets a gradient only if
+    # its input has one, and here the first layer's input has none
     recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
     with (
         restored(model.modules(), "training"),

@@ -37,8 +37,8 @@ def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float)
     """Return a differentiable loss of every target; 0 for targets that do not count.
 
     Outside the support of a sparse output, the likelihood of a word is zero and has no gradient, so
-    the loss is the Fenchel-Young loss that trains such models. Else it is the negative
-    log likelihood."""
+    the loss is the Fenchel-Young loss that trains such models. Other models have the negative log
+    likelihood."""
     if alpha == 1.0:
         # fairseq's likelihoods are float32 whatever the model's precision
         dtype = torch.promote_types(logits.dtype, torch.float32)

@@ -66,7 +66,7 @@ class ModelCollector:
         self._data_type = type_of_model(loaded.model)
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
-        """Run the model on a batch; return heads' diversity in each sentence, ``(batch,)`` float64."""
+        """Run the model on a batch; return heads' diversity by sentence, ``(batch,)`` float64."""
         model = self.loaded.model
         attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
