@@ -34,7 +34,7 @@ def schedule(updates: int) -> tuple[str, ...]:
 
 
 def options_of(text: str, heads: int, attentions: Sequence[str] = ATTENTIONS) -> tuple[str, ...]:
-    """The options of one budget, ``all=N``, ``encoder=N`` or ``E/D/C``, of `heads` per attention."""
+    """The options of a budget, ``all=N``, ``encoder=N`` or ``E/D/C``, of `heads` per attention."""
     within = WITHIN.fullmatch(text)
     of_each = re.fullmatch("/".join([OF_ONE] * len(attentions)), text)
     has_encoder = attentions == ATTENTIONS

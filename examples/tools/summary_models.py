@@ -61,7 +61,7 @@ def mappings_of(name: str, mapping: str, layers: int) -> tuple[str, ...]:
 
 
 def options_of(model: str, layers: int, markers: int) -> tuple[str, ...]:
-    """The options of fairseq-train; `markers` of the data stand for words outside the vocabulary."""
+    """The options of fairseq-train, for data with `markers` for words outside the vocabulary."""
     name, _, mapping = model.partition(":")
     sizes = ("--encoder-layers", f"{layers}", "--decoder-layers", f"{layers}")
     if name != CROSS:

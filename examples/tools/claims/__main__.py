@@ -1,9 +1,9 @@
-"""Verdicts on the papers' claims, from a record alone.
+"""Reach verdicts on the papers' claims from a record alone.
 
 PYTHONPATH=examples/tools python -m claims RECORD                  # RECORD/claims.md
 PYTHONPATH=examples/tools python -m claims RECORD --output FOLDER  # in another folder
 PYTHONPATH=examples/tools python -m claims RECORD --runs bible_es_en/softmax-large-seed1 --output FOLDER
-                                       # the analysis of a run, or of some, for fairseq-entmax report
+                                       # the analysis of one or more runs, for fairseq-entmax report
 PYTHONPATH=examples/tools python -m claims RECORD --figure FILE.svg  # loss against density
 """
 
@@ -23,7 +23,7 @@ TABLE, ANALYSIS = "claims.md", "analysis.json"
 
 
 def write_documents(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
-    """Write one analysis of runs of a corpus, each ``CORPUS/RUN``, and the ablation of each."""
+    """Write one analysis of runs of a corpus, named ``CORPUS/RUN``, and the ablation of each."""
     documents = [read_object(record / f"{name}{PACKED}") for name in names]
     analyses = [one["analysis"] for one in documents]
     if len({json.dumps(one["data"], sort_keys=True) for one in analyses}) > 1:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
             draw(read_record(options.record)[1], options.figure)
             return
-        # Needs scipy, of the extra analysis
+        # Needs scipy, from the extra "analysis"
         from claims.table import markdown
 
         folder.mkdir(parents=True, exist_ok=True)

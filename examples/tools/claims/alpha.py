@@ -1,6 +1,6 @@
 """Correia, Niculae and Martins 2019, *Adaptively Sparse Transformers*: the learned α (section 5.1).
 
-Runs are those of the large size.
+All runs are of the large size.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from claims.record import (
 from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, several
 
 NEAR_TWO, BELOW_FIXED = 1.75, 1.5
-FEWEST_HEADS = 16  # of which a distribution can be told
+FEWEST_HEADS = 16  # needed to judge a distribution
 PAPER_MODES = (1.25, 1.9)  # between softmax and 1.5, and near 2 (figure 3)
 BETTER_BIC = 6  # strong evidence (Kass and Raftery 1995)
 POWER = 0.8
-TURN = 0.05  # of α, from its least on
+TURN = 0.05  # of α, after its minimum
 
 
 # --- the distribution of α ----------------------------------------------------
@@ -43,10 +43,10 @@ class Distribution(NamedTuple):
 
 
 def _distribution(corpus: Corpus, attention: str) -> Distribution:
-    """A dip test and a mixture have to agree.
+    """Judge a distribution of α by a dip test and a mixture, which have to agree.
 
-    The values are not centred by seed first: α means the same in every model, and centring would
-    move the modes of a seed that has more heads in one of them.
+    Values are not centred by seed: α means the same in every model, and centring would move the
+    modes of a seed that has more heads in one of them.
     """
     runs = learned(corpus)
     values = [head.value("values", "alpha") for run in runs for head in run.each_head(attention)]
@@ -75,7 +75,7 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
 
 
 def _one_mode(gain: float, power: float) -> Decision:
-    """Whether there is one mode, where no test finds two, which alone would say nothing."""
+    """Whether there is one mode; that no test finds two would not show it alone."""
     none = "no test finds two modes, but"
     if gain > -BETTER_BIC:
         return Decision(UNDECIDED, f"{none} one Gaussian is not better by {BETTER_BIC} of BIC")
@@ -113,11 +113,11 @@ def where_the_modes_are(corpus: Corpus) -> Finding:
     return finding.but(UNDECIDED, f"two modes are not established: {finding.decision.why}")
 
 
-# --- how α went ---------------------------------------------------------------
+# --- trajectories of α --------------------------------------------------------
 
 
 def trajectories(run: Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
-    """The updates, and of each attention, layer and head α at each."""
+    """The updates, and for each attention, layer and head its α at these updates."""
     points = run.analyzed.get("records", {}).get("alpha", [])
     if len(points) < 3:
         raise NotInRecord(f"the analysis of {run.run} has no trajectories of α")

@@ -1,6 +1,6 @@
 """Baan et al. 2019, *Understanding Multi-Head Attention in Abstractive Summarization*.
 
-The paper is about summaries and ROUGE; here its claims are held against translation and BLEU.
+The paper is about summaries and ROUGE; here its claims are tested on translation and BLEU.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from claims.record import ATTENTIONS, CROSS, ENCODER_SELF, Corpus, Head, NotInRe
 from claims.roles import encoder_roles, role_score, without_roles
 from claims.rules import FAILS, HOLDS, LEVEL, UNDECIDED, Decision, Finding
 
-RELATIVE_POSITION = 0.8  # from here on section 5.3 names a head by its relative position
+RELATIVE_POSITION = 0.8  # section 5.3 names heads at or above it by their relative position
 # The paper leaves out decoder-self, "its attention spans increase"
 OF_PAPER = (ENCODER_SELF, CROSS)
 LOSS, BLEU = "loss", "bleu"
 
 
 def removals(run: Run, score: str) -> Mapping[str, Mapping[str, Any]]:
-    """What changes without each head, and p after Holm, by the head's name."""
+    """By the head's name, what changes without the head, and p after Holm's correction."""
     found = {
         removal["heads"][0]: removal[score]
         for removal in (run.ablation or {}).get("removals", [])
@@ -73,7 +73,7 @@ def removal_loss(corpus: Corpus, model: str) -> Finding:
 def _costs(
     runs: Sequence[Run], attentions: Iterable[str], score: Callable[[Head], float]
 ) -> Finding:
-    """The correlation of a score with the loss without the head, within attentions."""
+    """The correlation, within attentions, of a score with the loss without the head."""
     harms = {run.seed: removals(run, LOSS) for run in runs}
     heads = [
         head for run in runs for head in run.each_head(*attentions) if head.name in harms[run.seed]
@@ -100,7 +100,7 @@ def _position(head: Head) -> float:
 
 
 def _neighbours(found: Finding, runs: Sequence[Run], remaining: Sequence[set[str]] = ()) -> Finding:
-    """A finding on heads that look at neighbours: undecided where there is none."""
+    """A finding on heads that look at neighbours: undecided if there are none."""
     such = [
         {head.name for head in run.each_head(*OF_PAPER) if _position(head) >= RELATIVE_POSITION}
         for run in runs

@@ -20,7 +20,7 @@ def alpha_start(corpus: Corpus) -> Finding:
             own = [way for (name, _, _), way in sorted(ways.items()) if name == attention]
             start, end = [way[0] for way in own], [way[-1] for way in own]
             rows.append(stats.spearmanr(start, end, alternative="greater"))
-    # Of each attention and seed
+    # Shapes (attentions, seeds)
     correlations, p = numpy.array(rows).reshape(-1, len(ATTENTIONS), 2).T
     means = correlations.mean(axis=0)
     decision = rules.more_than(means, margin=0.3)

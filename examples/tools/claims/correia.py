@@ -1,6 +1,6 @@
 """Correia, Niculae and Martins 2019, *Adaptively Sparse Transformers*: results and section 5.
 
-Runs are those of the large size.
+All runs are of the large size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
 
 
 def _histogram(run: Run) -> Any:
-    """Pairs of head and sentence by density, in 20 bins, as shares."""
+    """The shares of pairs of head and sentence in 20 bins of density."""
     found = [row for head in run.each_head() if (row := head.get("density_histogram")) is not None]
     if not found:
         raise NotInRecord(f"the analysis of {run.run} has no histogram of density")
@@ -83,13 +83,13 @@ def decoder_is_denser(corpus: Corpus) -> Finding:
 
 
 def _densities(run: Run, attention: str) -> list[list[float]]:
-    """The densities of the heads of each layer that has some, bottom first."""
+    """The densities of the heads in each layer that has heads, bottom layer first."""
     layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
     return [heads for heads in layers if heads and None not in heads]
 
 
 def _rise(run: Run, attention: str) -> float:
-    """Mean density of the last layer less that of the first."""
+    """Mean density of the last layer minus that of the first."""
     layers = _densities(run, attention)
     if len(layers) < 2:
         raise NotInRecord(
@@ -99,7 +99,7 @@ def _rise(run: Run, attention: str) -> float:
 
 
 def _spread(run: Run, attention: str) -> float:
-    """Standard deviation of density between heads of a layer, mean over layers."""
+    """Standard deviation of density between the heads of a layer, averaged over layers."""
     spreads = [float(numpy.std(heads)) for heads in _densities(run, attention) if len(heads) > 1]
     if not spreads:
         raise NotInRecord(f"the analysis of {run.run} has no densities of {attention}")
@@ -115,7 +115,7 @@ def _diversities(run: Run, attention: str) -> list[float]:
 
 
 def _over_attentions(measure: Callable[[str], Array], margin: float = 0.01) -> Finding:
-    """Whether numbers of seeds are above 0, by the mean over attentions."""
+    """Whether a measure of each seed, averaged over attentions, is above 0."""
     of_each = {name: measure(name) for name in ATTENTIONS}
     test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
@@ -173,7 +173,7 @@ def positional(corpus: Corpus) -> Finding:
     found = {}
     for model in (SOFTMAX, *SPARSE):
         for offset in (-1, 1):
-            # The decoder does not see the tokens that follow
+            # The decoder does not see later tokens
             attentions = [ENCODER_SELF, *([DECODER_SELF] if offset < 0 else [])]
             found[f"{words.name_of(model)} at {words.number(offset, 0, signed=True)}"] = (
                 heads_exist(
@@ -199,7 +199,7 @@ def positional_confidence(corpus: Corpus) -> Finding:
 
 
 def _more_confident(pairs: Pairs) -> tuple[list[float], list[float]]:
-    """Differences of medians of each seed that has such heads, and p over heads."""
+    """For each seed with such heads, the difference of medians; and the p-values over heads."""
     differences, p_values = [], []
     for pair in pairs:
         gains = []
@@ -240,7 +240,7 @@ def best_merging(corpus: Corpus) -> Finding:
 
 
 def _mark_measure(head: Head) -> str:
-    """From question words, where the analysis has that."""
+    """Attention from question words, if the analysis has it, otherwise from the final punctuation."""
     from_words = head.get("question_word", "declarative") is not None
     return "question_word" if from_words else "final_punctuation"
 
@@ -251,7 +251,7 @@ def _marking(head: Head) -> float:
 
 
 def questions(corpus: Corpus) -> Finding:
-    # From one interrogative word, as in the paper, it is a few points: a head may be there unseen
+    # In the paper, heads look from one interrogative word, which adds few points: one may go unseen
     unseen = "but one that looks there from interrogative words alone would not be seen"
 
     def judge(model: str) -> Finding:

@@ -1,8 +1,8 @@
-"""What sparse attention costs against softmax, over all settings, and what a rise of alpha changes.
+"""What sparse attention costs compared with softmax, in all settings, and what a rise of α changes.
 
-The measure is the loss on the test set, without label smoothing, in bits a token: trainings that
-differ by their seed differ in it by a tenth of what they differ by in BLEU. Seeds are those of a
-setting, a corpus and a size; their differences are pooled with the variance within settings.
+The measure is the loss on the test set, without label smoothing, in bits a token: between seeds, it
+differs by a tenth of what BLEU does. A setting is a corpus and a size. Differences of runs with equal
+seeds are pooled over settings, with the variance within settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def bits(run: Run) -> float:
 
 
 def settings(corpora: Iterable[Corpus], model: str, other: str) -> dict[str, Pairs]:
-    """Runs with equal seeds of two models, by corpus and size."""
+    """Pairs of runs of two models with equal seeds, by corpus and size."""
     found = {}
     for corpus in corpora:
         for size in (SMALL, LARGE):
@@ -52,7 +52,7 @@ def settings(corpora: Iterable[Corpus], model: str, other: str) -> dict[str, Pai
 
 
 def pooled_interval(values: Sequence[Array]) -> tuple[float, float, float]:
-    """The mean of all differences and its interval of 95 %, by the variance within groups."""
+    """The mean of all differences and its 95 % interval, from the variance within groups."""
     number = sum(map(len, values))
     freedom = number - len(values)
     mean = float(numpy.concatenate(values).mean())
@@ -71,7 +71,7 @@ def _densities(runs: Sequence[Run]) -> str:
 def compared(
     corpora: Sequence[Corpus], model: str, other: str = SOFTMAX, limit: float = 0.0
 ) -> Finding:
-    """Whether a model's loss is at most so many bits above another's."""
+    """Whether a model's loss is at most `limit` bits above another's."""
     found = settings(corpora, model, other)
     pairs = [pair for own in found.values() for pair in own]
     ones, others = zip(*pairs, strict=True)
@@ -82,7 +82,7 @@ def compared(
 
 
 def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
-    """Whether each sparse mapping is within so much BLEU of softmax."""
+    """Whether each sparse mapping is within `limit` BLEU of softmax."""
 
     def judge(model: str) -> Finding:
         found, names = settings(corpora, model, SOFTMAX), (f"within {limit:g}", f"beyond {limit:g}")
@@ -98,7 +98,7 @@ def _judged(
     names: tuple[str, str],
     shown: str,
 ) -> Finding:
-    """Whether a difference lies between limits; names are of what does, and of what does not."""
+    """Whether a difference lies within limits; `names` describe values within and beyond them."""
     interval = pooled_interval([gap(pairs, measure) for pairs in of_settings.values()])
     mean, *ends = (words.number(one, 3, signed=True) for one in interval)
     (_, low, high), (least, most), (near, far) = interval, limits, names

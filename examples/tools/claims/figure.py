@@ -1,4 +1,4 @@
-"""The figure of docs/sparse_by_degrees.md: loss against density, a point a run, with a rise and without."""
+"""The figure of docs/sparse_by_degrees.md: loss and density of each run, with and without a rise."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COLOURS = {
     "fusedmax": "#CC79A7",
     "oscarmax": "#E69F00",
 }
-# What is far worse than the best of a setting is out of the figure, and said below it
+# Runs far worse than the best of a setting are not in the figure; the text below it names them
 MOST_ABOVE = 0.25
 FROM_THE_START, RISES = "sparse from the start", "sparse by degrees"
 
 
 def points(corpora: Iterable[Corpus]) -> list[dict[str, Any]]:
-    """Runs of a mapping that all attentions have, of settings in which some rose for half the updates."""
+    """Runs with one mapping in all attentions, in settings where some α rose for half the updates."""
     found: list[dict[str, Any]] = []
     for corpus in corpora:
         for run in corpus.runs:

@@ -1,4 +1,4 @@
-"""What the claims of several papers measure: differences of seeds, BLEU, heads, pruning, speed."""
+"""Measures that claims of several papers share: differences by seed, BLEU, heads, pruning, speed."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax
 PLAIN = {"size": record.LARGE, "role": TRAINED}
 LITTLE = {"size": record.SMALL, "role": TRAINED}
 ALL, HALF, ENCODER = "all24", "all36", "encoder4"
-# Numbers of updates that differ by this share are taken for the same
+# Numbers of updates that differ by at most this share count as equal
 EQUAL_UPDATES = 0.05
-# Of no importance: rank correlations, AUCs (from one half), and shares of heads
+# Up to these, rank correlations, AUCs (distance from one half) and shares of heads are unimportant
 SMALL_CORRELATION, SMALL_SUPERIORITY, SMALL_SHARE = 0.2, 0.1, 0.05
 TRANSLATION, TRAINING = "sentences_per_second_rounds", "updates_per_second_rounds"
 
-# --- differences of seeds -----------------------------------------------------
+# --- differences by seed ------------------------------------------------------
 
 
 def mean_of(attentions: Iterable[str], *path: str) -> Callable[[Run], float]:
-    """A number of the analysis, mean over the heads of these attentions."""
+    """A function: the mean of a number of the analysis over the heads of these attentions."""
     return lambda run: float(numpy.mean([h.value(*path) for h in run.each_head(*attentions)]))
 
 
@@ -51,7 +51,7 @@ def gap(pairs: Pairs, measure: Callable[[Run], float]) -> Array:
 
 
 def means(pairs: Pairs, measure: Callable[[Run], float]) -> str:
-    """Such as ``0.123 against 0.045``."""
+    """The means of both, such as ``0.123 against 0.045``."""
     both = zip(*pairs, strict=True)
     return " against ".join(f"{each(runs, measure).mean():.3f}" for runs in both)
 
@@ -73,13 +73,13 @@ def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding
 
 
 def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
-    """BLEU of the first less the second, of each pair, and its mean over resampled sentences."""
+    """BLEU of the first minus the second of each pair, and the mean over resampled sentences."""
     sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
     return [one.bleu - other.bleu for one, other in pairs], statistics.paired_bootstrap(*sentences)
 
 
 def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) -> Finding:
-    """BLEU of the first of each pair against the second, by a rule of seeds and of sentences."""
+    """Compare BLEU of the first and second of each pair, by a rule on seeds and sentences."""
     each, sampled = difference(pairs)
     first, second = numpy.mean([(one.bleu, other.bleu) for one, other in pairs], axis=0)
     return Finding(
@@ -97,7 +97,7 @@ def bleu(
 
 
 def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
-    """What pruning to a third of the heads costs learned α less what it costs softmax."""
+    """The BLEU change by pruning to a third of the heads: that of learned α minus that of softmax."""
     both = [
         {pair[0].seed: pair for pair in pruned_and_other(corpus, model, ALL, record.CONTINUED)}
         for model in (LEARNED, SOFTMAX)
@@ -128,7 +128,7 @@ def heads_exist(
     named: Callable[[Head], str] = lambda head: head.name,
     digits: int = 0,
 ) -> Finding:
-    """Whether the model of each seed has such heads; the one with the best score is named."""
+    """Whether each seed's model has such heads; the finding names the one with the best score."""
     heads = [list(own) for own in heads]
     found = [sum(map(has, own)) for own in heads]
     scores = [(score(head), named(head), head.run.seed) for own in heads for head in own]
@@ -146,7 +146,7 @@ def of_heads(
     margin: float,
     shown: Callable[[Sequence[float]], str] = words.as_share,
 ) -> Finding:
-    """Whether a statistic over heads is above chance; what is missing where there is none."""
+    """Whether a statistic over heads is above chance; `missing` says why there is none."""
     if tested is None:
         raise NothingToJudge(missing)
     return Finding(over_heads(tested, margin), shown(tested.values), words.p_of_sides(tested))
@@ -159,13 +159,13 @@ def correlated(
     second: Callable[[Head], float],
     missing: str,
 ) -> Finding:
-    """Whether two numbers of heads of a group are of the same rank."""
+    """Whether two scores of heads are correlated in rank within groups."""
     tested = statistics.rank_correlation(statistics.strata_of(heads, group, first, second))
     return of_heads(tested, missing, SMALL_CORRELATION, words.as_correlation)
 
 
 def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[Head]]:
-    """The heads of the encoder, or of a layer of it, of the large model of each seed."""
+    """For each seed, the encoder heads of the large model, or those of one layer."""
     return [
         [head for head in run.each_head(record.ENCODER_SELF) if layer in (None, head.layer)]
         for run in corpus.of(model=model, **PLAIN)
@@ -181,14 +181,14 @@ def pruned_with_baseline(corpus: Corpus, model: str, budget: str, role: str = TR
 
 
 def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pairs:
-    """Each pruned model with one that took as many updates."""
+    """Each pruned model with another one that had as many updates."""
     pairs = pruned_with_baseline(corpus, model, budget, role)
     require_equal_updates(pairs)
     return pairs
 
 
 def loss_by_pruning(corpus: Corpus, model: str, budget: str, limit: float) -> Finding:
-    """Whether pruned models lose no more BLEU than a limit against the continued baseline."""
+    """Whether pruned models lose at most `limit` BLEU compared with the continued baseline."""
     pairs = pruned_and_other(corpus, model, budget, record.CONTINUED)
     return compare_bleu(pairs, loses_at_most, limit=limit)
 
@@ -212,7 +212,7 @@ def survivors(
     group: Callable[[Head], Any],
     score: Callable[[Head], float],
 ) -> Finding:
-    """How often a head that pruning left had more of a score than one of its group that it removed."""
+    """How often a remaining head had a higher score than a removed one of the same group."""
     names = {baseline.run: remaining_heads(pruned) for pruned, baseline in pairs}
     heads = [head for _, baseline in pairs for head in baseline.each_head(*attentions)]
     strata = statistics.strata_of(heads, group, score, lambda h: float(h.name in names[h.run.run]))
@@ -240,7 +240,7 @@ def timed_run(corpus: Corpus, model: str, role: str = TRAINED, **wanted: str) ->
 
 
 def density(corpus: Corpus, run: Run) -> str:
-    """As it was where speed was measured, of encoder-self, decoder-self and cross."""
+    """The densities in the timed models, of encoder-self, decoder-self and cross."""
     timed = _timed(corpus)[run.run]["density"]
     return ", ".join(words.number(timed[attention]) for attention in record.ATTENTIONS)
 
@@ -248,7 +248,7 @@ def density(corpus: Corpus, run: Run) -> str:
 def faster(
     corpus: Corpus, what: str, one: Run, other: Run, share: float = 1, margin: float = 0.0
 ) -> Finding:
-    """Whether a run has more than a share of another's speed: the noise is that of timing."""
+    """Whether a run has more than a share of another's speed; the only noise is that of timing."""
     rounds = zip(*(_timed(corpus)[run.run][what] for run in (one, other)), strict=True)
     found = [float(ours) / float(theirs) for ours, theirs in rounds]
     decision = more_than([ratio - share for ratio in found], margin=margin, against=f"{share:g}")

@@ -14,13 +14,13 @@ from diptest import dipstat
 Array = numpy.ndarray[Any, Any]
 SEED = 1
 SIMULATED = 2000  # samples of one mode
-POWERED = 300  # and of two: a power of 0.8 is known to 0.05
-STARTS = 10  # of the expectation maximisation, of which the likeliest is taken
+POWERED = 300  # samples of two modes: a power of 0.8 is known to within 0.05
+STARTS = 10  # of the expectation maximisation; the likeliest fit is taken
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of two Gaussians: what it gains of BIC over one, and the modes of its density."""
+    """A mixture of two Gaussians: its gain in BIC over one, and the modes of its density."""
 
     gain: float
     means: tuple[float, float]
@@ -39,14 +39,14 @@ def _simulated_dips(count: int) -> Array:
 
 
 def dip_test(values: Sequence[float]) -> tuple[float, float]:
-    """Hartigan's dip test: the dip and p, from samples of the uniform distribution."""
+    """Hartigan's dip test: the dip, and p from samples of the uniform distribution."""
     found = float(dipstat(numpy.asarray(values)))
     beyond = int((_simulated_dips(len(values)) >= found).sum())
     return found, (beyond + 1) / (SIMULATED + 1)
 
 
 def dip_power(means: tuple[float, float], deviation: float, count: int) -> float:
-    """How often the dip test finds two modes at 0.05, of as many values of two Gaussians of equal shares."""
+    """How often the dip test at 0.05 finds two modes in `count` values of two equal Gaussians."""
     null = numpy.sort(_simulated_dips(count))
     generator = numpy.random.RandomState(SEED)
     upper = generator.random_sample((POWERED, count)) < 0.5
@@ -79,8 +79,8 @@ def _log_density(x: Array, mean: Any, deviation: Any) -> Any:
 
 
 def _fit(x: Array, means: Array) -> tuple[float, Array, Array, Array]:
-    """Expectation maximisation from these means: log-likelihood and parameters."""
-    # Without a least deviation, a component on a single value would be infinitely likely
+    """Run expectation maximisation from these means; return log-likelihood and parameters."""
+    # Without a minimum deviation, a component on a single value would be infinitely likely
     least = 0.05 * float(x.std())
     deviations, shares = numpy.full(2, x.std()), numpy.full(2, 0.5)
     last = -math.inf
@@ -101,7 +101,7 @@ def _fit(x: Array, means: Array) -> tuple[float, Array, Array, Array]:
 
 
 def _modes(means: Array, deviations: Array, shares: Array) -> int:
-    """How many maxima the density has: all lie between the means."""
+    """The number of maxima of the density, which all lie between the means."""
     grid = numpy.linspace(means.min(), means.max(), 2001)
     density = (shares * numpy.exp(_log_density(grid[:, None], means, deviations))).sum(1)
     padded = numpy.concatenate([[-1.0], density, [-1.0]])

@@ -1,6 +1,6 @@
 """Niculae and Blondel 2017, *A Regularized Framework for Sparse and Structured Neural Attention*.
 
-Small models; each mapping in cross-attention alone, as in the paper, and softmax elsewhere.
+Models are small. As in the paper, each mapping is only in cross-attention; the rest is softmax.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from claims.measures import LITTLE, SOFTMAX, bleu, each, gap, mean_of, means, mo
 from claims.record import CROSS, Corpus
 from claims.rules import Finding, several, within
 
-# The mechanisms of section 4.2 beside softmax, and how the table names them
+# The mechanisms of section 4.2 besides softmax, and their names in the table
 MAPPINGS = {
     "cross-fusedmax": "fusedmax",
     "cross-oscarmax": "oscarmax",
@@ -35,7 +35,7 @@ def best(corpus: Corpus) -> Finding:
 
 
 def groups(corpus: Corpus, model: str, weight: str) -> Finding:
-    """Whether a structured mapping makes groups of equal weight that the others do not make."""
+    """Whether a structured mapping makes more groups of equal weights than other mappings do."""
     measure = mean_of([CROSS], "equal_weights", weight)
     found = {}
     for other in ("cross-sparsemax", SOFTMAX):

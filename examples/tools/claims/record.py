@@ -1,7 +1,7 @@
-"""The record: what is kept of each run, so that every verdict can be reached without training.
+"""The record of all runs, from which every verdict can be reached without training.
 
-A folder with ``record.json`` (when and with what it was made), and for each corpus a folder with
-``RUN.json.xz`` of each run and ``speed.json``.
+It is a folder with ``record.json`` (when and with what it was made), and one folder for each
+corpus, with ``RUN.json.xz`` for each run and with ``speed.json``.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LOSS = "valid_nll_loss"
 
 
 class NotInRecord(LookupError):
-    """What a claim needs is not in the record: the message says what, as the reason of a verdict."""
+    """The record lacks what a claim needs. The message says what, as the reason of the verdict."""
 
 
 class NothingToJudge(NotInRecord):
-    """The runs have nothing of what the claim speaks of, or cannot be compared."""
+    """The runs have nothing that the claim is about, or cannot be compared."""
 
 
 def within(measures: Mapping[str, Any], *path: str) -> Any:
@@ -42,7 +42,7 @@ def within(measures: Mapping[str, Any], *path: str) -> Any:
 
 @dataclass(frozen=True)
 class Head:
-    """One head of a run, its number before pruning, and its entry in the analysis."""
+    """One head of a run, with its number before pruning and its entry in the analysis."""
 
     run: Run
     attention: str
@@ -68,9 +68,9 @@ class Head:
 class Run:
     """One trained, continued or pruned model, as claims_record.py writes it.
 
-    ``heads`` are numbers of heads of each layer, the bottom first, ``kept`` the numbers that those
-    of a pruned model had before, ``updates`` and ``epochs`` of the whole model. ``search`` has how
-    many heads were ``open`` after how many ``updates``.
+    ``heads`` has the number of heads in each layer, bottom layer first, and ``kept`` the indices
+    that a pruned model's heads had before. ``updates`` counts those of the baseline too, ``epochs``
+    does not. ``search`` has the number of heads that were ``open`` after some ``updates``.
     """
 
     run: str
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def brevity(self) -> float:
-        """BLEU's penalty for translations that are shorter than the references, 1 for none."""
+        """BLEU's brevity penalty: below 1 if translations are shorter than the references."""
         hypotheses, references = self.sentences[:, :2].sum(0)
         return float(numpy.exp(min(0.0, 1 - references / hypotheses)))
 
@@ -167,7 +167,7 @@ def run_of(document: Mapping[str, Any]) -> Run:
 
 
 def read_record(folder: Path) -> tuple[Mapping[str, Any], list[Corpus]]:
-    """What ``record.json`` says, and the corpora; one that has no run yet is empty."""
+    """The content of ``record.json``, and the corpora; one without runs is empty."""
     about = read_object(folder / ABOUT)
     corpora = []
     for name in about["corpora"]:

@@ -1,10 +1,10 @@
-"""What heads do, by the measures of the analysis.
+"""Roles of heads, from the measures of the analysis.
 
-Roles are decided as in the analysis' report: positional where 90 % of the queries look at one
-offset and more than half of all do (Voita et al. 2019, section 5.1), rare words where the largest
-weight of half of the queries is on one of the two rarest words, in sentences that have a rare one
-(section 5.3), syntactic where the accuracy on a relation is ten points above that of its most
-frequent offset (section 5.2).
+Roles are decided as in the analysis' report. A head is positional if 90 % of the queries look at
+one offset, and more than half of all do (Voita et al. 2019, section 5.1). It looks at rare words if
+half of the queries have their largest weight on one of the two rarest words, in sentences that have
+a rare one (section 5.3). It is syntactic if its accuracy on a relation is ten points above that of
+the relation's most frequent offset (section 5.2).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ ADJACENT = ("-1", "1")
 POSITIONAL_SHARE, POSITIONAL_OF_ALL = 0.9, 0.5
 RARE_WORDS = 0.5
 SYNTACTIC_POINTS = 0.1
-FEWEST_ARCS = 50  # from which on an accuracy is known to within 7 points
-# Section 5.2's nsubj, dobj, amod and advmod, as Universal Dependencies name them
+FEWEST_ARCS = 50  # with so many, an accuracy is known to within 7 points
+# Section 5.2's nsubj, dobj, amod and advmod, by their names in Universal Dependencies
 RELATIONS = ("nsubj", "obj", "amod", "advmod")
-# Numbers of the document are rounded: a border may be missed by the last digit
+# Numbers in the document are rounded, so a threshold may be missed by the last digit
 _ROUNDING = 1e-6
 
 
 class Accuracy(NamedTuple):
-    """The share of a relation's arcs that a head finds, and that its most frequent offset finds."""
+    """The share of a relation's arcs that a head finds, and that the most frequent offset finds."""
 
     case: str  # such as nsubj to head
     arcs: int
@@ -43,7 +43,7 @@ class Accuracy(NamedTuple):
 
 
 def adjacent_share(head: Head) -> tuple[float, str]:
-    """Of the queries with a neighbour the share that look there, and which, ``-1`` or ``1``."""
+    """The share of queries with a neighbour that look at it, and the neighbour, ``-1`` or ``1``."""
     shares = head.get("offsets", "share") or {}
     return max((float(shares.get(offset) or 0), offset) for offset in ADJACENT)
 
@@ -53,7 +53,7 @@ def is_positional(head: Head) -> bool:
 
 
 def rare_word_share(head: Head) -> float:
-    """Of which share of the queries the largest weight is on one of the two rarest words."""
+    """The share of queries whose largest weight is on one of the two rarest words."""
     return float(head.get("rare_word", "two_rarest") or 0.0)
 
 
@@ -62,7 +62,7 @@ def is_rare_word(head: Head) -> bool:
 
 
 def accuracies(head: Head) -> list[Accuracy]:
-    """The head on each relation of section 5.2, in both directions; none without parses."""
+    """The head's accuracy on each relation of section 5.2, both ways; empty without parses."""
     relations = within(head.run.analysis, "annotations", "relations") or {}
     own = head.get("dependencies") or {}
     found = []
@@ -79,7 +79,7 @@ def accuracies(head: Head) -> list[Accuracy]:
 
 
 def roles_of(head: Head) -> list[str]:
-    """Each role that an encoder head has, such as ``position -1``."""
+    """The roles of an encoder head, such as ``position -1``."""
     names = [one.case for one in accuracies(head) if one.is_syntactic]
     if is_positional(head):
         names.append(f"position {int(head.value('positional', 'offset')):+d}")
@@ -91,7 +91,7 @@ def encoder_roles(run: Run) -> set[str]:
 
 
 def without_roles(runs: Sequence[Run]) -> str:
-    """That no head of their encoders has a role, and of which roles that can be said."""
+    """A text: no head of their encoders has a role, as far as that is known."""
     if all(accuracies(head) for run in runs for head in run.each_head(ENCODER_SELF)):
         return "no head of the encoder has a role"
     return (
@@ -101,10 +101,10 @@ def without_roles(runs: Sequence[Run]) -> str:
 
 
 def role_score(head: Head) -> float:
-    """How near an encoder head is to its nearest role: from 0 to 1, where it has one.
+    """How near an encoder head is to its nearest role, from 0 to 1; it is 1 if it has one.
 
-    Each measure counts as a share of what its role asks for: of 90 % at one neighbour (and of
-    half of all queries there), of half of the queries, of ten points above the baseline.
+    Each measure is divided by what its role requires: 90 % at one neighbour (and half of all
+    queries there), half of the queries on rare words, or ten points above the baseline.
     """
     share, offset = adjacent_share(head)
     overall = float(head.get("offsets", "maximum", offset) or 0.0)

@@ -1,4 +1,4 @@
-"""Claims, and the rules by which a verdict is reached, the same for all."""
+"""Claims, and the rules for verdicts, which are the same for all claims."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from claims.words import listed
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
 UNMEASURED = "not measured"  # the record lacks the runs
-UNFORMED = "has not formed here"  # no model has heads of the kind: that refutes no claim on them
+UNFORMED = "has not formed here"  # no model has such heads, which refutes no claim on them
 OPEN = (UNDECIDED, UNMEASURED, UNFORMED)
 LEVEL = 0.05  # of all tests
 
@@ -24,7 +24,7 @@ class Decision(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What a record says of a claim: values and test in words, with intervals and p."""
+    """What a record says on a claim: values and test in words, with intervals and p."""
 
     decision: Decision
     values: str = "–"
@@ -34,11 +34,11 @@ class Finding(NamedTuple):
         return self._replace(decision=Decision(verdict, why))
 
     def denied(self) -> Finding:
-        """Of a claim that it is not so."""
+        """The finding on the opposite claim."""
         return self._replace(decision=negated(self.decision))
 
     def beside(self, text: str) -> Finding:
-        """With more behind its values."""
+        """Append a text to the values."""
         return self._replace(values=f"{self.values}; {text}")
 
 
@@ -73,10 +73,10 @@ def more_than(
     margin: float = 0.0,
     against: str = "0",
 ) -> Decision:
-    """Decide whether A has more than B, by A's less B's of each seed.
+    """Decide whether A has more than B, from the difference A minus B of each seed.
 
-    The bootstrap is of the same over test sentences; a difference up to the margin is of no
-    importance; ``against`` names B where it is a number, and the values that are shown are A's.
+    The bootstrap is of the same difference over test sentences. A difference up to the margin is
+    of no importance. ``against`` names B if it is a number; the values shown are then A's.
     """
     if len(differences) < 2:
         return ONE_SEED
@@ -104,7 +104,7 @@ def within(
     most: float | None = None,
     what: str = "differences",
 ) -> Decision:
-    """Decide whether A and B are within a limit of each other, by seeds and by sentences."""
+    """Decide whether A and B are within a limit of each other, over seeds and over sentences."""
     if len(differences) < 2:
         return ONE_SEED
     most = limit if most is None else most
@@ -117,12 +117,12 @@ def within(
     return Decision(UNDECIDED, why)
 
 
-# Of one side: to gain is no loss
+# One-sided: a gain is no loss
 loses_at_most = partial(within, most=math.inf, what="losses")
 
 
 def in_each(seeds: Sequence[object], what: str) -> Decision:
-    """Whether something is so in each seed, as it is asked of trainings and not of one model."""
+    """Whether something is true for each seed: a claim on trainings, not on one model."""
     if len(seeds) < 2:
         return ONE_SEED
     if all(seeds):
@@ -137,9 +137,9 @@ def over_heads(
 ) -> Decision:
     """Decide whether a statistic over heads is more than chance.
 
-    It is where p is below 0.05 and every seed says so; it is not where that is so of the other
-    side, or where the interval over seeds lies within a margin of no importance. The p-values are of
-    both sides, where they were corrected.
+    It is if p is below 0.05 and every seed agrees. It is not if the same is true for the other side,
+    or if the interval over seeds lies within a margin of no importance. ``p_values`` replaces the
+    p-values of both sides by corrected ones.
     """
     greater, less = p_values or (tested.greater, tested.less)
     differences = [value - tested.chance for value in tested.values]
@@ -164,9 +164,9 @@ def negated(decision: Decision) -> Decision:
 
 
 def several(findings: Mapping[str, Finding]) -> Finding:
-    """What is found of several things at once, with the reason of each that decides.
+    """Combine findings into one, with the reason of each that decides.
 
-    The claim holds where all of them do, and does not where one does not.
+    The claim holds if all of them hold, and does not hold if one does not.
     """
     verdicts = {found.decision.verdict for found in findings.values()}
     verdict = HOLDS if verdicts == {HOLDS} else UNDECIDED

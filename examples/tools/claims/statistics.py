@@ -1,9 +1,9 @@
 """Intervals and tests, seeded: the same values give the same numbers on every machine.
 
-The generator is numpy's older one, whose numbers stay the same in all of its releases. Heads are
-compared only with heads of their own stratum, such as a layer: under the null hypothesis they are
-exchangeable there, so p-values are of heads permuted within strata for each model, combined over
-models by Fisher's method.
+The generator is numpy's older one, whose numbers are the same in all releases. Heads are only
+compared within a stratum, such as a layer, where they are exchangeable under the null hypothesis. So
+p-values come from permuting heads within strata for each model, and are combined over models by
+Fisher's method.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Random = numpy.random.RandomState
 
 
 def seed_interval(values: Collection[float]) -> tuple[float, float]:
-    """Student's t interval of 95 % of the mean over seeds; (nan, nan) of fewer than two."""
+    """Student's 95 % t interval of the mean over seeds; (nan, nan) for fewer than two."""
     if len(values) < 2:
         return math.nan, math.nan
     centre = float(numpy.mean(list(values)))
@@ -37,7 +37,7 @@ def seed_interval(values: Collection[float]) -> tuple[float, float]:
 
 
 def combined_p(p_values: Collection[float]) -> float:
-    """One p-value of tests of the same hypothesis on independent seeds (Fisher's method)."""
+    """The combined p-value of tests of one hypothesis on independent seeds (Fisher's method)."""
     return float(stats.combine_pvalues(list(p_values), method="fisher")[1])
 
 
@@ -45,7 +45,7 @@ def combined_p(p_values: Collection[float]) -> float:
 
 
 class Bootstrap(NamedTuple):
-    """A difference over resampled sentences: itself, its 95 % interval, and p, two-sided."""
+    """A difference, with its 95 % interval and two-sided p over resampled sentences."""
 
     difference: float
     low: float
@@ -54,12 +54,12 @@ class Bootstrap(NamedTuple):
 
 
 def bleu(sums: Array) -> Array:
-    """Corpus BLEU in percent from sums (..., 10) of sufficient statistics, smoothed as sacreBLEU does:
+    """Corpus BLEU in percent, smoothed as in sacreBLEU, from sums (..., 10) of sufficient statistics:
     lengths of the hypotheses and the references, then matches and numbers of 1-grams to 4-grams."""
     sums = numpy.asarray(sums, dtype=numpy.float64)
     hypothesis, reference = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
-    # The k-th order without a match counts as half the match of the one before
+    # Each further order without a match counts half as much as the one before
     halvings = numpy.cumsum(correct == 0, axis=-1)
     smoothed = numpy.where(correct == 0, 0.5**halvings, correct)
     with numpy.errstate(divide="ignore", invalid="ignore"):
@@ -70,13 +70,13 @@ def bleu(sums: Array) -> Array:
 
 
 def paired_bootstrap(first: Sequence[Array], second: Sequence[Array]) -> Bootstrap:
-    """The difference in BLEU of two kinds of models, its mean over seeds, over test sentences.
+    """The mean over seeds of the difference in BLEU between two models, over resampled sentences.
 
-    Of each are sufficient statistics (sentences, 10) of a model of each seed; in each sample the same
-    sentences are drawn for all. p is the share of samples whose difference is as far from their mean,
-    on either side, as the whole difference is from 0 (Koehn 2004; a shifted bootstrap, Efron and
-    Tibshirani 1993, chapter 16). sacreBLEU shifts the sizes of the differences instead of the
-    differences, which rejects about twice as often as it says.
+    `first` and `second` have sufficient statistics (sentences, 10) for each seed; each sample draws
+    the same sentences for all. p is the share of samples whose difference is as far from the samples'
+    mean, on either side, as the whole difference is from 0 (Koehn 2004; a shifted bootstrap, Efron
+    and Tibshirani 1993, chapter 16). sacreBLEU shifts the absolute differences instead, and so rejects
+    about twice as often as its level says.
     """
     sentences = len(first[0])
     drawn = Random(SEED).multinomial(
@@ -98,7 +98,7 @@ def paired_bootstrap(first: Sequence[Array], second: Sequence[Array]) -> Bootstr
 
 
 class Stratum(NamedTuple):
-    """Two numbers of each head of a stratum of the model of a seed."""
+    """Two numbers for each head in one stratum of one seed's model."""
 
     seed: int
     first: Sequence[float]
@@ -106,7 +106,7 @@ class Stratum(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """The heads of the model of a seed, of which some are marked, some are chosen, and some both."""
+    """Counts of the heads of one seed's model: all, marked, chosen, and both marked and chosen."""
 
     seed: int
     heads: int
@@ -117,8 +117,8 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadStatistic:
-    """A statistic over heads of the model of each seed, what chance alone makes it, and p of all
-    seeds: of values as high, and as low."""
+    """A statistic over the heads of each seed's model, its value by chance alone, and p over all
+    seeds of values at least as high (`greater`) and at most as high (`less`)."""
 
     by_seed: dict[int, float]
     chance: float
@@ -140,7 +140,7 @@ def strata_of(
     first: Callable[[Head], float],
     second: Callable[[Head], float],
 ) -> list[Stratum]:
-    """Two numbers of heads, by their models and groups, such as layers."""
+    """Two numbers of each head, grouped by model and by groups such as layers."""
     groups: dict[tuple[int, Hashable], list[Head]] = {}
     for head in heads:
         groups.setdefault((head.run.seed, group(head)), []).append(head)
@@ -150,9 +150,9 @@ def strata_of(
 
 
 def rank_correlation(strata: Sequence[Stratum]) -> HeadStatistic | None:
-    """Spearman's correlation within strata, for each seed the mean over its strata.
+    """Spearman's correlation within strata, averaged over the strata of each seed.
 
-    Strata in which either number is the same for all heads say nothing; None of no others.
+    Strata in which either number is the same for all heads are left out; None if none remain.
     """
 
     def correlations(one: Stratum, random: Random | None) -> Array:
@@ -165,10 +165,10 @@ def rank_correlation(strata: Sequence[Stratum]) -> HeadStatistic | None:
 
 
 def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
-    """How often a chosen head has more than one that is not, ties by half: the AUC within strata.
+    """How often a chosen head has more than one that is not; ties count half. The AUC within strata.
 
-    ``second`` is 1 of chosen heads and 0 of others. It is the statistic of Mann and Whitney, summed
-    over strata, over the number of pairs. None without strata that have heads of both kinds.
+    ``second`` is 1 for chosen heads and 0 for others. This is Mann and Whitney's statistic, summed
+    over strata, divided by the number of pairs. None without strata that have both kinds of heads.
     """
 
     def pairs(one: Stratum) -> float:
@@ -186,9 +186,9 @@ def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
 def chosen_more_often(draws: Sequence[Draw]) -> HeadStatistic | None:
     """How much more often marked heads are chosen than others, as a difference of shares.
 
-    Under the null hypothesis the chosen of a model are any of its heads: Fisher's exact test. Of
-    several models the counts are added up, and p is of the exact distribution of their sum. None
-    without models that have marked heads and others.
+    Under the null hypothesis the chosen heads are a random sample of a model's heads (Fisher's exact
+    test). Counts are added up over models, and p comes from the exact distribution of the sum. None
+    without models that have both marked heads and others.
     """
     informative = [draw for draw in draws if 0 < draw.marked < draw.heads]
     if not informative:
@@ -210,7 +210,7 @@ def _by_seed(
     chance: float,
     weight: Callable[[Stratum], float] = lambda one: 1.0,
 ) -> HeadStatistic | None:
-    """A mean over each seed's strata, and p of as many draws by chance, combined over seeds."""
+    """The mean over each seed's strata, and p from random draws, combined over seeds."""
     values, greater, less = {}, [], []
     for seed in sorted({one.seed for one in strata}):
         own = [one for one in strata if one.seed == seed]
@@ -220,14 +220,14 @@ def _by_seed(
             for random in (None, Random(SEED))
         )
         values[seed] = float(observed[0])
-        # What was observed is one of the possible draws, so p is never 0
+        # The observation is one of the possible draws, so p is never 0
         greater.append(float(1 + (drawn >= values[seed] - 1e-12).sum()) / (1 + DRAWS))
         less.append(float(1 + (drawn <= values[seed] + 1e-12).sum()) / (1 + DRAWS))
     return HeadStatistic(values, chance, combined_p(greater), combined_p(less)) if values else None
 
 
 def _orders(values: Array, random: Random | None) -> Array:
-    """The values as they are, or in as many random orders as there are draws, one a row."""
+    """The values in one row; with a generator, `DRAWS` rows of them in random orders."""
     if random is None:
         return values[numpy.newaxis]
     return values[random.random_sample((DRAWS, len(values))).argsort(axis=1, kind="stable")]

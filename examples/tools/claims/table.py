@@ -1,4 +1,4 @@
-"""claims.md: every claim, what each corpus says of it, and all runs."""
+"""Write claims.md: every claim, what each corpus says on it, and all runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _claims() -> dict[str, Claim]:
 
 
 CLAIMS = _claims()  # by names such as voita.few_heads.softmax
-# Of each claim what each corpus says, by its name
+# For each claim, the finding on each corpus, by its name
 Findings = Sequence[tuple[Claim, dict[str, Finding]]]
 
 
@@ -123,7 +123,7 @@ def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
 
 
 def by_chance(corpora: Sequence[Corpus], findings: Findings) -> str:
-    """How many of the verdicts chance alone is to be expected to have made."""
+    """A text: how many verdicts are to be expected from chance alone."""
     sentences = []
     for corpus in corpora:
         own = [each[corpus.name] for claim, each in findings if not claim.counted]
@@ -155,7 +155,7 @@ def _details(findings: Findings) -> list[str]:
 
 
 def _cell(texts: Mapping[str, str]) -> str:
-    """What each corpus says, under one another; once where all say the same."""
+    """The texts of the corpora below each other, or one text if all are the same."""
     if len(set(texts.values())) == 1:
         return next(iter(texts.values()))
     return "<br>".join(f"*{name}*: {text}" for name, text in texts.items())
@@ -203,7 +203,7 @@ def _mean(values: Sequence[float], digits: int = 2) -> str:
 
 
 def _of_attentions(runs: Sequence[Run], *path: str) -> str:
-    """Means over heads and seeds; a dash of an attention whose heads have no such number."""
+    """Means over heads and seeds; a dash for an attention whose heads have no such number."""
     shown = []
     for attention in ATTENTIONS:
         try:

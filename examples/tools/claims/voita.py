@@ -1,6 +1,6 @@
-"""Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, each claim for softmax and for learned α.
+"""Voita et al. 2019, *Analyzing Multi-Head Self-Attention*: each claim for softmax and for learned α.
 
-Relevance and roles are of the encoder's heads, of models of the large size.
+Relevance and roles are those of encoder heads, in models of the large size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_POSITIONAL = "no head of the encoder is positional"
 
 
 def _encoder(corpus: Corpus, model: str) -> list[Head]:
-    """All seeds' heads of the encoder."""
+    """The encoder heads of all seeds."""
     return [head for own in measures.encoders(corpus, model) for head in own]
 
 
@@ -53,7 +53,7 @@ def _confidence(head: Head) -> float:
 
 
 def few_heads(corpus: Corpus, model: str) -> Finding:
-    """By removal: relevance has no distribution that it could be held against."""
+    """Judged by removal: there is no distribution with which relevance could be compared."""
     shares, most = [], []
     for run in corpus.of(model=model, **PLAIN):
         harms = {name: max(one["change"], 0.0) for name, one in removals(run, LOSS).items()}
@@ -178,11 +178,11 @@ def rare_words_relevant(corpus: Corpus, model: str) -> Finding:
         rare = [head for head in heads if roles.is_rare_word(head)]
         if rare:
             firsts.append(max(map(_relevance, rare)) >= max(map(_relevance, heads)))
-            # One of them is the first by chance with the probability that they are a share of
+            # By chance, one of them comes first with a probability equal to their share
             chances.append(len(rare) / len(heads))
     if not firsts:
         raise NothingToJudge("no head of the lowest layer looks at rare words")
-    # The seeds are independent; where one of them says no, chance alone does as much
+    # Seeds are independent; if one of them says no, p is 1
     p = float(numpy.prod(chances)) if all(firsts) else 1.0
     decision = rules.in_each(firsts, "it as the most relevant head")
     if decision.verdict == HOLDS and p >= LEVEL:
@@ -242,8 +242,8 @@ def positional_remain(corpus: Corpus, model: str) -> Finding:
 
 
 def survive(corpus: Corpus, model: str, score: str, within: str) -> Finding:
-    """Beside what decides stands the same of heads of one layer, as where heads are left depends on
-    the layer, and of a search in the encoder alone, where the others do not compete."""
+    """Also shows the comparison within layers, as the layer affects which heads are left, and that
+    of a search in the encoder alone, where heads of other attentions do not compete."""
 
     def of_head(head: Head) -> float:
         return head.value(score)
@@ -280,7 +280,7 @@ def scratch(corpus: Corpus, model: str) -> Finding:
     return found.beside(f"{pairs[0][0].updates} and {pairs[0][1].updates} updates in all")
 
 
-Counts = Mapping[str, int]  # of each attention, how many heads
+Counts = Mapping[str, int]  # the number of heads of each attention
 
 
 def _counts(pairs: Pairs) -> list[Counts]:
@@ -293,7 +293,7 @@ def _counted(counts: Sequence[Counts]) -> str:
 
 
 def _remain(pairs: Pairs, counts: Sequence[Counts], contests: Sequence[tuple[str, str]]) -> Finding:
-    """Whether heads of one attention are left more often than those of another, in each contest."""
+    """Whether heads of one attention remain more often than those of another, in each contest."""
 
     def shown(values: Sequence[float]) -> str:
         return f"{words.signed(values)} {words.of_seeds(values, signs=True)}"
@@ -320,8 +320,8 @@ def encoder_first(corpus: Corpus, model: str) -> Finding:
 
 
 def half_closed(pruned: Run, baseline: Run) -> Counts:
-    """How many heads were open when first half of all were closed: at the start none is closed, and
-    at the end the budget decides. Means over some updates are rounded to whole heads."""
+    """The open heads of each attention when half of all heads were first closed: at the start none is
+    closed, and at the end the budget decides. Means over updates are rounded to whole heads."""
     whole = sum(sum(layers) for layers in baseline.heads.values())
     for point in sorted(pruned.search or (), key=lambda point: point["updates"]):
         if 2 * sum(point["open"].values()) <= whole:

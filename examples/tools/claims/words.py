@@ -1,4 +1,4 @@
-"""Numbers in words, the same in all rows of the table."""
+"""Texts for numbers, the same in all rows of the table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def name_of(model: str) -> str:
 
 
 def number(value: float, digits: int = 2, signed: bool = False) -> str:
-    """With a true minus, never a negative zero; a dash where there is none."""
+    """The number with a true minus, never a negative zero; a dash for nan."""
     if math.isnan(value):
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
@@ -38,7 +38,7 @@ def number(value: float, digits: int = 2, signed: bool = False) -> str:
 def over_seeds(
     values: Collection[float], digits: int = 2, signed: bool = False, least: float = -math.inf
 ) -> str:
-    """The mean with its interval, such as ``0.31 [0.25, 0.37]``, cut off at a least value and 1."""
+    """The mean with its interval, such as ``0.31 [0.25, 0.37]``; `least` cuts it off there and at 1."""
     low, high = seed_interval(values)
     centre = number(float(numpy.mean(list(values))), digits, signed)
     if math.isnan(low):
@@ -75,7 +75,7 @@ def of_bootstrap(found: Bootstrap) -> str:
 
 
 def p_of_sides(tested: HeadStatistic) -> str:
-    """p of the side that a claim is of, and that of the other side where it is the one that decides."""
+    """The claim's one-sided p, and that of the other side if it is significant."""
     other = f"; of the other side {p_value(tested.less)}" if tested.less < 0.05 else ""
     return p_value(tested.greater) + other
 
