@@ -1,30 +1,30 @@
-/* What attention in float32 is given, and products of queries in lanes with listed keys. A thread takes whole heads of
- * whole sentences, or blocks of queries, so that no sum depends on their number. */
+/* Arguments of float32 attention, and products of queries (one per lane) with a list of keys. A thread takes whole
+ * heads of a sentence, blocks of queries or ranges of keys, so no sum depends on the number of threads. */
 
-/* A matrix for each sentence and head, of rows with adjacent numbers; strides in numbers */
+/* A matrix for each sentence and head, with dense rows; sentence, head and row are strides, in numbers */
 typedef struct {
     float *data;
     long sentence, head, row;
 } Matrices;
 
-/* One of them, or its rows from one on */
+/* One of these matrices, or its rows from a given one on */
 typedef struct {
     float *data;
     long row;
 } Matrix;
 
-/* A head of a sentence, and its place among all heads of all sentences */
+/* A head: its sentence, its number in the sentence, and its place among all heads of all sentences */
 typedef struct {
     long sentence, number, place;
 } Head;
 
 typedef struct {
-    long sentences, heads, queries, keys, size; /* size: numbers in a query, a key, a value */
+    long sentences, heads, queries, keys, size; /* size: of each query, key and value */
     float scale;                                /* of the scores */
     const float *epsilon;                       /* (heads,) */
-    const uint8_t *padding;                     /* (sentences, keys), 1 is left out; or null */
+    const uint8_t *padding;                     /* (sentences, keys), 1 at padding; or null */
     const float *mask;                          /* (queries, keys), added to the scores; or null */
-    long causal;                                /* query i sees the keys up to i + keys - queries */
+    long causal;                                /* if not 0, query i sees the keys up to i + keys - queries */
     Dropout dropout;
 } Shape;
 
@@ -32,18 +32,18 @@ typedef struct {
     Matrices query, key, value, output;
 } Attention;
 
-/* The keys with a probability: of one query after the other, each from its start to that of the next */
+/* The keys in the support and their probabilities, query after query: a query's begin at its start */
 typedef struct {
-    int64_t *starts; /* (sentences, heads, queries up to a multiple of LANES), and where the last one ends */
+    int64_t *starts; /* (sentences, heads, queries rounded up to a multiple of LANES), and where the last one ends */
     int32_t *keys;
     float *probs;
 } Support;
 
 typedef struct {
-    Matrices query, key, value, grad; /* grad: of the output */
+    Matrices query, key, value, grad; /* grad: the gradient of the output */
     Matrices for_query, for_key, for_value;
     double *for_alpha;           /* (sentences, heads), or null */
-    float *for_scores, *weights; /* as long as the support, written to; weights: after dropout, null without it */
+    float *for_scores, *weights; /* scratch, as long as the support; weights: after dropout, null without it */
 } Gradients;
 
 static inline Head head_at(const Shape *shape, long i) { return (Head){i / shape->heads, i % shape->heads, i}; }
@@ -62,20 +62,20 @@ static inline const int64_t *starts_of(const Support *support, const Shape *shap
     return support->starts + head.place * up_to_lanes(shape->queries);
 }
 
-/* Never 0 */
+/* The epsilon of a head, never 0; NaN stays */
 static inline vec epsilon_of(const Shape *shape, Head head)
 {
     return all(shape->epsilon[head.number] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head.number]);
 }
 
-/* Rows of a matrix in the order of a list */
+/* The `number` rows of a matrix that a list names, in its order */
 typedef struct {
     Matrix all;
     const int32_t *list;
     long number;
 } Listed;
 
-/* Blocks of queries that share what is read of a key, and as many sums for each of one or two as there are registers */
+/* PAIR blocks of queries share each read of a key. TILE: how many sums each of one or two blocks keeps in registers. */
 #define PAIR 2
 #define MOST_TILE 8
 #define TILE(blocks) ((blocks) == PAIR && LANES < 16 ? 6 : MOST_TILE)
@@ -96,8 +96,8 @@ static inline __attribute__((always_inline)) void dot_tiles(const int blocks, co
     }
 }
 
-/* out[i] = sum over c of lanes[c] times number c of row i: a product of the rows in the lanes with listed ones. Of two
- * blocks, or of one, whose outputs are `apart`; writes less than MOST_TILE behind them. */
+/* out[i] = sum over c of lanes[c] * row_i[c]: the product of each row in the lanes with each listed row, for one block,
+ * or for two whose outputs are `apart` vectors from each other. Writes fewer than MOST_TILE vectors behind them. */
 static inline void dot_listed(int blocks, const vec *lanes, long size, Listed rows, vec *out, long apart)
 {
     if (blocks < PAIR) dot_tiles(1, lanes, size, rows, out, apart);
@@ -119,8 +119,8 @@ static inline __attribute__((always_inline)) void mix_tiles(const int blocks, co
     }
 }
 
-/* out[c] = sum over i of weights[i] times number c of row i: a mixture of listed rows for each lane of two blocks, or of
- * one, whose weights are `apart` */
+/* out[c] = sum over i of weights[i] * row_i[c]: a weighted sum of the listed rows for each lane, for one block, or for
+ * two whose weights are `apart` vectors from each other */
 static inline void mix_listed(int blocks, const vec *weights, long apart, Listed rows, long size, vec *out)
 {
     blocks = smaller(blocks, PAIR);

@@ -1,23 +1,23 @@
-/* The backward pass of attention_rows.h for heads in which many keys have a probability: with the queries in the lanes.
- * A head is the work of one thread, and which these are is told by them alone: no sum depends on the number of threads.
- */
+/* The backward pass of attention for dense heads, in which many keys are in the support. Queries are in the lanes.
+ * One thread does a whole head, and its support alone decides whether it is dense: no sum depends on the number of
+ * threads. */
 
-/* The share of queries and keys with a probability from which on a head is dense: one in so many */
+/* A head is dense if at least one in so many pairs of query and key is in the support */
 #define DENSE 4
 
-/* Whether a head goes this way. starts: where the support of each of its queries begins. */
+/* Whether a head is dense. starts: where the support of each of its queries begins. */
 static int is_dense(const Shape *shape, const int64_t *starts)
 {
     return shape->keys <= MOST_DENSE && shape->queries <= MOST_DENSE && !shape->dropout.factor &&
            DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
 }
 
-/* As many sums at once, in vectors of COLUMNS each */
+/* SUMS sums of rows are computed at once, COLUMNS vectors of each */
 #define COLUMNS 2
 #define SUMS (LANES == 16 ? 8 : 6)
 
-/* Numbers from c on of each of SUMS sums, of which there are `number`: COLUMNS vectors that are whole, or what there
- * is of one before `size` */
+/* For add_rows: numbers from c on of SUMS sums, or of `number` if that is less: COLUMNS whole vectors of each, or only
+ * `part` numbers if that is not 0 */
 static inline __attribute__((always_inline)) void add_columns(const vec *weights, long apart, long number, Matrix rows,
                                                               int count, long c, int part, Matrix sums)
 {
@@ -41,8 +41,8 @@ static inline __attribute__((always_inline)) void add_columns(const vec *weights
         }
 }
 
-/* sums[i] += the sum of weights[i][k] rows[k] over the rows in the lanes of blocks whose weights are `apart`. Reads up
- * to SUMS weights behind. */
+/* sums[i] += sum over k of weights[i][k] * rows[k], for `number` sums over `count` rows. A block is LANES rows, and the
+ * weights of the next block are `apart` vectors further on. Reads up to SUMS weights behind. */
 static inline void add_rows(const vec *weights, long apart, long number, Matrix rows, int count, long size, Matrix sums)
 {
     for (long i = 0; i < number; i += SUMS) {
@@ -55,7 +55,7 @@ static inline void add_rows(const vec *weights, long apart, long number, Matrix 
     }
 }
 
-/* Probabilities of the support of `count` queries into lanes, from key `low` on */
+/* The probabilities of `count` queries for `number` keys from `low` on, into lanes; 0 outside the support */
 static void scatter(const Support *support, const int64_t *starts, int count, long low, long number, vec *lanes)
 {
     Lanes cells = (Lanes)lanes;
@@ -68,8 +68,9 @@ static void scatter(const Support *support, const int64_t *starts, int count, lo
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) cells[support->keys[i] - low][k] = support->probs[i];
 }
 
-/* The gradients of a group of blocks of queries; what it gives to those of keys and values is added. broken gets NaN
- * where not all that is written is finite; for_alpha that of epsilon of each block, if it is wanted. */
+/* The gradients of up to GROUP blocks of queries; their share of those of keys and values is added there. *broken
+ * becomes NaN if a gradient of a query is not finite; for_alpha[b] is that of epsilon in each block, or 0 if not
+ * requested. */
 static void differentiate_group(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
                                 Rows *rows, vec *broken, double *for_alpha)
 {
@@ -116,8 +117,8 @@ static void differentiate_group(const Shape *shape, Head head, long first, const
     add_rows(all_p, apart, block.length, grad, count, size, matrix(&g->for_value, head, low));
 }
 
-/* All gradients of a head, and that of epsilon of each block of queries, if it is wanted. Returns 0 where they are not
- * all finite: a sum over all keys is 0 times what a list leaves out. */
+/* All gradients of a head, and that of epsilon in each block of queries. Returns 0 if they must be recomputed from the
+ * lists, as one is not finite: a sum over all keys includes 0 times the numbers that a list leaves out. */
 static int differentiate_head(const Shape *shape, Head head, const Gradients *g, const Support *support,
                               double *for_alpha, Rows *rows)
 {

@@ -1,13 +1,13 @@
-/* Attention in float32 whose cost beside one product of queries and keys is that of the support.
+/* Attention in float32. Apart from one product of queries and keys, its cost is proportional to the support.
  *
- * Scores of LANES queries of a head are rows. Each keeps the keys that can have a probability, which are solved in lanes
- * (block.h). From there on everything is lists: the keys of the support of each query and their probabilities. The
- * backward pass needs these alone. Blocks of queries are shared among threads, and for the gradients of keys and values
- * ranges of keys, each key's queries in their order: no sum depends on the number of threads.
+ * The scores of LANES queries of a head are rows. Each row keeps the keys that can be in the support, and is solved in
+ * a lane (block.h). From there on all work is on lists: the keys in the support of each query and their probabilities.
+ * Besides its inputs, the backward pass needs only these lists. Threads share blocks of queries and, for the gradients
+ * of keys and values, ranges of keys, each key with its queries in order. So no sum depends on how many threads work.
  */
 
-/* The weights of a block of queries whose support has the probabilities `probs`, after dropout; `grads`, if not
- * null, are multiplied by what the probabilities are. Uses the places of `rows`. */
+/* Applies dropout to the probabilities `probs` of the support of a block of queries, which gives `weights`. Multiplies
+ * `grads`, unless null, by the same factors. Overwrites rows->places. */
 static void drop_rows(const Rows *rows, const Shape *shape, Head head, long first, const int32_t *keys,
                       const float *probs, float *weights, float *grads)
 {
@@ -19,7 +19,7 @@ static void drop_rows(const Rows *rows, const Shape *shape, Head head, long firs
     drop(&shape->dropout, first_number, rows->places, number, probs, weights, grads);
 }
 
-/* out = the weighted sum of VECTORS vectors of the rows from number c on */
+/* The weighted sum of the rows, from number c on, VECTORS vectors at a time as long as they fit */
 #define MIX(VECTORS)                                                                                       \
     for (; c + VECTORS * LANES <= size; c += VECTORS * LANES) {                                            \
         vec sum[VECTORS] = {{0}};                                                                          \
@@ -30,7 +30,7 @@ static void drop_rows(const Rows *rows, const Shape *shape, Head head, long firs
         for (int t = 0; t < VECTORS; t++) *(given_vec *)(out + c + t * LANES) = sum[t];                    \
     }
 
-/* out = the sum of weights[i] times row keys[i] of y, of `size` numbers, or where its offset says */
+/* out = sum over i of weights[i] * row keys[i] of y, of `size` numbers; `offsets`, unless null, says where rows are */
 static inline __attribute__((always_inline)) void mix_row(const float *weights, const int32_t *keys, long number,
                                                           Matrix y, const long *offsets, long size, float *restrict out)
 {
@@ -46,8 +46,8 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
     }
 }
 
-/* Numbers from c on of the outputs of a block of queries, in so many vectors, or what there is of one before `size`.
- * Adds 0 to broken, or NaN where one is not finite. */
+/* Numbers from c on of the outputs of a block of queries: `panels` whole vectors, or only `part` numbers if that is not
+ * 0. Adds 0 to *broken, or NaN if an output is not finite. */
 static inline __attribute__((always_inline)) void mix_panels(const int panels, const Rows *rows, int count,
                                                              Matrix values, long c, int part, Matrix out, vec *broken)
 {
@@ -70,8 +70,8 @@ static inline __attribute__((always_inline)) void mix_panels(const int panels, c
     }
 }
 
-/* The outputs of a block of queries whose probabilities are of all visible keys. Returns 1 where they are to be found by
- * the lists: a sum over all keys has 0 times what a list leaves out, which may be no number. */
+/* The outputs of a block of queries from the probabilities of all visible keys. Returns 1 if they must be recomputed
+ * from the lists: a sum over all keys includes 0 times the values that a list leaves out, NaN if one is not finite. */
 static int mix_dense(const Rows *rows, int count, Matrix values, long size, Matrix out)
 {
     vec broken = {0};
@@ -82,8 +82,8 @@ static int mix_dense(const Rows *rows, int count, Matrix values, long size, Matr
     return any(broken != 0.0f);
 }
 
-/* The outputs of a block of queries. Returns how many keys their support has, which are in `rows` with their
- * probabilities. */
+/* The outputs of a block of queries. Returns the number of keys in their support, which are left in rows->keys, with
+ * their probabilities in rows->probs. */
 static long attend_rows(const Shape *shape, Head head, long first, const Attention *of, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES), drops = shape->dropout.factor != 0;
@@ -115,8 +115,8 @@ static long attend_rows(const Shape *shape, Head head, long first, const Attenti
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* rows[i] = queries[of[i]] y[keys[i]], where `of` is in the place of the keys of `rows`; of `size` numbers, and of
- * `width` with zeros behind them in the queries alone */
+/* rows->rows[i] = the dot product of rows->queries[rows->keys[i]] and y[keys[i]], for `number` pairs. Rows have `size`
+ * numbers; those of the queries are filled up with zeros to `width`. */
 static inline void dot_pairs(const Rows *rows, Matrix y, const int32_t *keys, long number, long size)
 {
     for (long first = 0; first < number; first += LANES) {
@@ -138,7 +138,7 @@ static inline void dot_pairs(const Rows *rows, Matrix y, const int32_t *keys, lo
     }
 }
 
-/* Lanes of an array to lists of as many numbers as `counts`, one behind another, times `scale` */
+/* Copies the lanes of an array, times `scale`, to lists of counts[k] numbers, one after another */
 static inline void lanes_to_lists(const Block *block, int array, float scale, float *list)
 {
     float *of[LANES];
@@ -152,8 +152,8 @@ static inline void lanes_to_lists(const Block *block, int array, float scale, fl
     }
 }
 
-/* The gradients of a block of queries: those of their scores, times the scale, and their own; and the gradient of
- * epsilon, if it is wanted. With dropout the weights are what that leaves of the probabilities. */
+/* Writes the gradients of a block of queries and of their scores, the latter times the scale, and with dropout also the
+ * weights, for gather_gradients. Returns the gradient of epsilon, or 0 if it is not requested. */
 static double differentiate_rows(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
                                  Rows *rows)
 {
@@ -183,7 +183,7 @@ static double differentiate_rows(const Shape *shape, Head head, long first, cons
     return sum;
 }
 
-/* Where in a query's part of the list, whose keys rise, those from `low` on begin */
+/* The first place of a key that is at least `low` in a query's list, from `first` to before `end`, whose keys ascend */
 static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, long low)
 {
     while (low > 0 && first < end) {
@@ -194,13 +194,13 @@ static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, 
     return first;
 }
 
-/* For each place in the support of a head that is of a key from `low` to before `high` */
+/* Loops over each place i in the support of a head whose key is from `low` to before `high`; `one` is its query */
 #define EACH_PLACE(i)                                                                                             \
     for (long one = 0; one < shape->queries; one++)                                                               \
         for (int64_t i = find_key(keys, starts[one], starts[one + 1], low); i < starts[one + 1] && keys[i] < high; i++)
 
-/* The gradients of the keys and values from `low` to before `high` of a head: of each, the queries that see it, in
- * their order, side by side. Returns 1 where there is no memory. */
+/* The gradients of the keys and values from `low` to before `high` of a head: each gathers the queries with this key in
+ * their support, in order. Returns 1 if memory cannot be allocated. */
 static int gather_gradients(const Shape *shape, Head head, long low, long high, const Gradients *g,
                             const Support *support)
 {
@@ -209,7 +209,7 @@ static int gather_gradients(const Shape *shape, Head head, long low, long high, 
     const int64_t *starts = starts_of(support, shape, head);
     const int32_t *keys = support->keys;
     const float *weights = g->weights ? g->weights : support->probs;
-    /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
+    /* Key j is counted at j + 2. Summed, j + 1 has where its queries start; once they are written, where they end. */
     int64_t *counts = calloc(high - low + 2, sizeof(int64_t)), *places = counts - low;
     if (!counts) return 1;
     EACH_PLACE(i) places[keys[i] + 2]++;

@@ -1,30 +1,30 @@
-/* Queries with few keys, for attention_support.h: they are in the lanes, so that keys are read where they are. Packing
- * them pays only where many blocks of queries share it. Scores become probabilities there too, unless few of them
- * can be.
+/* Queries with few keys, for attention_support.h. The queries are in the lanes and the keys are read in place, since
+ * packing keys pays only if many blocks of queries share it. The scores stay in the lanes until they are probabilities,
+ * unless few keys can be in the support.
  */
 
-/* So few keys are not packed */
+/* Up to so many keys are not packed */
 #define FEW_TO_PACK 160
-/* Rows in which no query has one key in so many left are lists */
+/* The rows of a block become lists if none keeps more than one key in so many */
 #define FEWER 2
-/* Passes that drop keys before Newton's method, and the share of keys that makes another after two worth it */
+/* The most passes that drop keys before Newton's method; after two, another needs the last to drop one key in WORTH */
 #define MOST_PASSES 4
 #define WORTH 8
 
-/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
- * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding: that of
- * a sum of many equal numbers grows with how many there are in a lane, and in short rows a lane has all of them. */
+/* A bound that no distance in the support is below, from the sum of any m distances: the threshold is at least the one
+ * at which the mean of their u is m^-epsilon (power means). It is lowered a little for rounding: the error of a sum of
+ * many equal numbers grows with their number in a lane, and in short rows one lane has all. */
 static inline vec bound_of(vec sum, vec m, vec epsilon)
 {
     m = greater(m, all(1.0f));
     float in_a_lane = 2e-7f / LANES;
-    vec mean = sum / m, rounding = mean * (m * in_a_lane + 2e-5f); /* distances are not above 0 */
+    vec mean = sum / m, rounding = mean * (m * in_a_lane + 2e-5f); /* distances are at most 0 */
     return mean + rounding - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
 }
 
-/* `number` scores in each lane to distances of the keys that can have a probability, others -infinity, and how many
- * these are: no threshold is below the largest score, nor below the bound of those that are kept. there: which lanes
- * have a row. Returns which of these have NaN or infinity. */
+/* Turns `number` scores in each lane into distances from the largest, -infinity for keys that cannot be in the support,
+ * and counts the others. These are above -1 / epsilon and above the bound of the keys kept before. there: which lanes
+ * have a row. Returns which of these have NaN or +infinity. */
 static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
 {
     vec *x = block->array[DISTANCES], least = -1.0f / epsilon, bound = least, sum;
@@ -45,7 +45,7 @@ static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
     return broken;
 }
 
-/* Asks for rows of the head behind a head, if there is one, which are far apart in memory */
+/* Prefetches rows of the next head, if there is one: they are far apart in memory */
 static inline void prefetch_next(const Shape *shape, const Matrices *m, Head head, long rows)
 {
     if (head.place + 1 == shape->sentences * shape->heads) return;

@@ -1,37 +1,37 @@
-/* The keys that can have a probability, and those that have one: the support of a block of queries, for attention_rows.h
+/* Finds the support of a block of queries: first the keys that can be in it, then those that are. For attention_rows.h
  * and decoding.h. */
 
-/* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
+/* A product takes PANELS vectors of keys and TOGETHER queries at a time: as many sums as fit the registers */
 #define PANELS 3
 #define TOGETHER (LANES == 16 ? 8 : 4)
 
-/* Blocks of queries of a dense head that are taken together: what they add to the sums of all keys is read and written
- * once for them; and so many keys such a head may have: more leave the caches */
+/* A dense head takes GROUP blocks of queries together, so that the sums of all keys are read and written once for all
+ * of them. It has at most MOST_DENSE keys, and as many queries: more would not stay in the caches. */
 #define GROUP 4
 #define MOST_DENSE 1024
 
-/* What a thread works on. Rows have `row` numbers, a multiple of LANES. */
+/* A thread's working memory. Each row has room for `row` numbers, a multiple of LANES. */
 typedef struct {
     Block block;
-    float *packed;  /* panels of LANES keys: number c of each of them side by side */
-    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; later gradients of outputs */
-    float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
-    int32_t *places;  /* (LANES, row): which of the packed keys they are of */
-    int32_t *visible; /* (keys,): the keys that are packed */
-    int32_t *keys;    /* (LANES * keys,): the support of the queries */
-    float *probs;
-    int32_t numbers[LANES];  /* of keys in the support of each query */
-    long row, width, number; /* number: of packed keys */
-    long packed_one;         /* of which sentence and head; -1 at the start */
-    int is_short;            /* the queries are in the lanes, and no keys are packed */
-    int is_dense;            /* each query has a probability of every packed or visible key, which may be 0 */
+    float *packed;  /* panels of LANES keys, (size, LANES) each */
+    float *queries; /* (LANES, width): scaled; (width, LANES) if rows are short. Backward: gradients of outputs */
+    float *rows;    /* (LANES, row): scores, then the distances that are kept, then probabilities */
+    int32_t *places;  /* (LANES, row): the places in `visible` of the keys in `rows` */
+    int32_t *visible; /* (keys,): the keys of the sentence that are not padding */
+    int32_t *keys;    /* (LANES * keys,): the support of the queries, one after another */
+    float *probs;     /* the probabilities of these keys */
+    int32_t numbers[LANES];  /* how many keys are in the support of each query */
+    long row, width, number; /* number: of visible keys */
+    long packed_one;         /* the place of the head whose keys are packed; -1 at the start */
+    int is_short;            /* the queries are in the lanes, and keys are not packed */
+    int is_dense;            /* `rows` has every visible key of each query, with a probability that may be 0 */
 } Rows;
 
 static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
     *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
-    /* A head that is dense takes blocks together */
+    /* A dense head takes GROUP blocks together */
     long blocks = arrays == BACKWARD_ARRAYS && shape->keys <= MOST_DENSE ? GROUP : 1;
     rows->block = make_block(blocks * (rows->row + LANES), arrays);
     long packed = rows->is_short ? LANES : (keys + LANES) * width;
@@ -54,7 +54,7 @@ static void free_rows(Rows *rows)
 
 /* --- scores -------------------------------------------------------------------------------- */
 
-/* The keys of a sentence that are not padding */
+/* Lists the keys of a sentence that are not padding */
 static void list_visible(Rows *rows, const Shape *shape, long sentence)
 {
     const uint8_t *padding = shape->padding ? shape->padding + sentence * shape->keys : 0;
@@ -63,7 +63,7 @@ static void list_visible(Rows *rows, const Shape *shape, long sentence)
         if (!padding || !padding[j]) rows->visible[rows->number++] = j;
 }
 
-/* These, of a head, as a product reads them */
+/* Packs the visible keys of a head into panels of LANES keys, as multiply reads them */
 static void pack_keys(Rows *rows, long size, Matrix keys)
 {
     long end = up_to_lanes(rows->number);
@@ -83,7 +83,7 @@ static void pack_keys(Rows *rows, long size, Matrix keys)
     }
 }
 
-/* Rows of `size` numbers to the queries, missing ones and what is behind them 0 */
+/* Copies `count` rows of `size` numbers, times `scale`, to rows->queries, and fills the rest of it with 0 */
 static void copy_rows(const Rows *rows, Matrix from, int count, long size, float scale)
 {
     float *to = rows->queries;
@@ -92,7 +92,7 @@ static void copy_rows(const Rows *rows, Matrix from, int count, long size, float
         for (long c = 0; c < size; c++) to[k * rows->width + c] = row_of(from, k)[c] * scale;
 }
 
-/* Scores of the queries with the first `number` packed keys */
+/* The scores of `count` queries for the first `number` packed keys */
 static void multiply(const Rows *rows, int count, long size, long number)
 {
     for (long first = 0; first < number; first += PANELS * LANES)
@@ -103,7 +103,7 @@ static void multiply(const Rows *rows, int count, long size, long number)
                 panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
             for (long c = 0; c < size; c++) {
                 vec of_keys[PANELS];
-                /* Once into a register, not once for each query, which is what volatile says */
+                /* volatile makes the compiler load it into a register once, not once for each query */
                 for (int p = 0; p < PANELS; p++) of_keys[p] = *(const volatile vec *)(panel[p] + c * LANES);
                 for (int i = 0; i < TOGETHER; i++)
                     for (int p = 0; p < PANELS; p++) sums[p][i] += of_keys[p] * q[i * rows->width + c];
@@ -114,7 +114,7 @@ static void multiply(const Rows *rows, int count, long size, long number)
         }
 }
 
-/* How many packed keys there are up to the last that a query from `first` on sees */
+/* The number of visible keys up to the last one that any of `count` queries from `first` on sees */
 static long count_seen(const Rows *rows, const Shape *shape, long first, int count)
 {
     long last = shape->keys - 1;
@@ -129,13 +129,13 @@ static long count_seen(const Rows *rows, const Shape *shape, long first, int cou
         }
         last = seen;
     }
-    if (last < 0) return 0; /* there are more queries than keys, and the first see none */
+    if (last < 0) return 0; /* no query sees a key: the mask hides all, or causal queries come before the first key */
     long number = smaller(rows->number, last + 1);
     while (number > 0 && rows->visible[number - 1] > last) number--;
     return number;
 }
 
-/* Adds the mask to a row of scores; what it leaves out is -infinity, also where the score is NaN */
+/* Applies the masks to a row of scores. A key that they hide gets -infinity, even if its score is NaN. */
 static void mask_row(const Rows *rows, const Shape *shape, long query, long number, float *row)
 {
     if (shape->mask) {
@@ -154,8 +154,8 @@ static void mask_row(const Rows *rows, const Shape *shape, long query, long numb
 
 /* --- which keys can have a probability ------------------------------------------------------ */
 
-/* Keeps of `number` values, less `origin`, those above `least`, and their places: given, or from 0 on. Writes up
- * to a vector behind them. What is read may be where it is written to. Returns how many; adds them to *sum. */
+/* Subtracts `origin` from `number` values and keeps those above `least`, with their places (from `given`, or counted
+ * from 0). Writes up to a vector behind them; may work in place. Returns how many are kept, and adds them to *sum. */
 static inline long keep_places(const float *values, const int32_t *given, long number, float origin, float least,
                                float *kept, int32_t *places, vec *sum)
 {
@@ -176,8 +176,8 @@ static inline long keep_places(const float *values, const int32_t *given, long n
     return count;
 }
 
-/* Whether most keys of each row can have a probability, so that all are taken: a look that costs less than to keep them.
- * Counts those that can. */
+/* Whether at least 3 of 4 keys in each row can be in the support. If so all keys are taken, as looking costs less than
+ * listing them. Sets the counts of the keys that can be in it. */
 static int keeps_most(Rows *rows, long number, const float *tops, vec epsilon)
 {
     vec sums[LANES], least = -1.0f / epsilon, bound = least;
@@ -200,8 +200,8 @@ static int keeps_most(Rows *rows, long number, const float *tops, vec epsilon)
     return 1;
 }
 
-/* Rows of scores to the distances, in lanes, of the keys that can have a probability: no threshold is below the largest
- * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
+/* Turns rows of scores into distances, in lanes, of the keys that can be in the support: those above -1 / epsilon and
+ * above the bound of the keys kept before; or of all keys, if is_dense. Returns which rows have NaN or +infinity. */
 static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 {
     int32_t *counts = rows->block.counts;
@@ -239,7 +239,7 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
     return broken;
 }
 
-/* Scores of short rows, in lanes, likewise */
+/* The same for short rows, whose scores it computes in lanes */
 static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, int count, long number, vec epsilon)
 {
     vec *scores = rows->block.array[DISTANCES];
@@ -271,11 +271,11 @@ static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, 
     return broken;
 }
 
-/* The support of the queries of a block, from `first` on. Returns how many keys it has, of all of them. */
+/* Finds the support of `count` queries from `first` on. Returns how many keys it has, for all queries together. */
 static long find_support(Rows *rows, const Shape *shape, Matrix keys, long first, int count, vec epsilon)
 {
     int32_t *numbers = memset(rows->numbers, 0, sizeof rows->numbers);
-    ivec without = epsilon != epsilon, broken; /* solved for any epsilon, and then NaN */
+    ivec without = epsilon != epsilon, broken; /* solved with another epsilon, then set to NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
     long number = count_seen(rows, shape, first, count), found = 0;
     if (rows->is_short) {

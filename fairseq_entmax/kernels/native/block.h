@@ -1,27 +1,27 @@
-/* Alpha-entmax in float32 on as many rows as a vector has lanes, one in each: no sum goes across lanes, and no
- * row has a tail that is shorter than a vector. The formulas are those of kernels/torch_ops.py.
+/* Alpha-entmax in float32 on as many rows as a vector has lanes, one in each: no sum goes across lanes, and no row has
+ * a tail shorter than a vector. The formulas are those of kernels/torch_ops.py.
  */
 
-/* Below, epsilon changes no digit of softmax */
+/* A smaller epsilon changes no digit of softmax */
 #define LEAST_EPSILON 1e-9f
-/* How far from 1 the sum of a row may stay; the gradient for alpha needs the digits */
+/* How far from 1 the sum of a row may remain; the gradient of alpha needs these digits */
 #define TOLERANCE 2e-7f
-/* How far it may be from there before the last step, at least and at most: the step's error is about the cube of
- * that, and of a key at the edge of the support the power 1 / epsilon */
+/* The bounds of how far from 1 it may be before the last step: the error of that step is about the cube of this
+ * distance, or, for a key at the edge of the support, its power 1 / epsilon */
 #define LEAST_CLOSE 1e-5f
 #define MOST_CLOSE 3e-3f
-/* Steps of Halley's method, before only Newton's is trusted */
+/* The first steps are Halley's; after so many, only Newton's method is trusted */
 #define MOST_HALLEY 4
-/* Sums are made of partial sums of so many numbers, for the digits of long rows */
+/* Sums are made of partial sums of so many numbers, which keeps the digits of long rows */
 #define CHUNK 128
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-/* Arrays that the two passes use */
+/* The arrays of the forward pass, and those of the backward pass */
 enum { DISTANCES, POWERS, FORWARD_ARRAYS };
 enum { PROBS, GRADS, SENSITIVITIES, LOGS, WEIGHTS, BACKWARD_ARRAYS };
 
-/* What a thread works on: arrays, and how many numbers are kept in each lane */
+/* A thread's working memory: arrays of `length` vectors in use, and how many numbers are kept in each lane */
 typedef struct {
     vec *memory, *array[6];
     ivec *places;
@@ -30,10 +30,10 @@ typedef struct {
 } Block;
 
 typedef struct {
-    vec total, slope, curve; /* of p = u^(1 / epsilon), of q = p / u and of q / u over the support */
+    vec total, slope, curve; /* sums over the support of p = u^(1 / epsilon), of q = p / u, and of q / u */
 } Sums;
 
-/* Arrays for n numbers in each lane, and more, for what is not kept and whole squares */
+/* Allocates arrays for n numbers in each lane, with more room for numbers that are not kept and for whole squares */
 static Block make_block(long n, int arrays)
 {
     long size = n + 2 * LANES;
@@ -52,14 +52,14 @@ static inline ivec counts_of(const Block *block)
 
 static inline vec kept_of(const Block *block) { return __builtin_convertvector(counts_of(block), vec); }
 
-/* Which rows have a key that is not masked: the largest score can always have a probability */
+/* Which rows have a key that is not masked: the largest score is always kept */
 static inline ivec has_keys(const Block *block) { return counts_of(block) > 0; }
 
-/* u below this has no more weight in a sum of q / u: that grows without bound at the edge of the support */
+/* A smaller u counts as this in sums of q / u, which grow without bound at the edge of the support */
 #define LEAST_BASE 0.01f
 
-/* Into q p / u, where u = [1 + epsilon distance - tau]_+ and p = u^(1 / epsilon), and the sums, for the keys from
- * first on. Where epsilon is 1 nothing is curved. */
+/* Writes q = p / u for the keys from `first` to before `end`, with p = u^(1 / epsilon), where u is
+ * [1 + epsilon distance - tau]_+, and returns the sums. At epsilon = 1 the curve is left at 0, as nothing is curved. */
 static inline __attribute__((always_inline)) Sums powers(const Block *block, long first, long end, vec epsilon,
                                                          vec tau, int is_half, int is_one)
 {
@@ -97,10 +97,10 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
     return sums;
 }
 
-/* Where to start: at the mean of u, in units of m^-epsilon for m kept keys. With r = epsilon (1 - epsilon) variance of
- * the distances in squares of the unit it is 1 - r / 2 to second order, and about (1 - y) exp(y / 2) where y exp(y) =
- * r, as Laplace's method has it for normal scores. At most it is 1 (power means), at the right of the root. There the
- * largest u of all is one unit; a threshold cannot be above. */
+/* The first tau, from an estimate of the mean of u, in units of m^-epsilon for m kept keys, which is at most 1 (power
+ * means). With r = epsilon (1 - epsilon) times the variance of the distances, in squared units, it is 1 - r / 2 to
+ * second order, and about (1 - y) exp(y / 2) with y exp(y) = r, by Laplace's method for normal scores. *most becomes
+ * the largest tau possible, at which the largest u is one unit. */
 static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
@@ -117,12 +117,12 @@ static inline vec first_tau(const Block *block, vec epsilon, vec *most)
     vec y = r / (1.0f + r), newton = r * exp2_of(y * -LOG2_E);
     y += (newton - y) / (1.0f + newton);
     vec tau = 1.0f + epsilon * mean - bound * (1.0f - y) * exp2_of(y * (0.5f * LOG2_E));
-    *most = one_minus_exp(log_count * epsilon * LN_2); /* with the digits of a small epsilon */
+    *most = one_minus_exp(log_count * epsilon * LN_2); /* keeps the digits of a small epsilon */
     tau = WHERE(tau < *most, tau, *most);
     return ZERO_UNLESS(tau > 0.0f, tau);
 }
 
-/* Sum that keeps what is rounded away: that of many equal numbers is the same each time */
+/* A compensated sum: when many equal numbers are added, their rounding errors are alike and do not cancel */
 static inline vec exact_sum(const vec *restrict numbers, long n)
 {
     vec total = {0}, rest = {0};
@@ -136,8 +136,8 @@ static inline vec exact_sum(const vec *restrict numbers, long n)
     return total;
 }
 
-/* A last step in lanes that have ties: many keys of the same distance have the same rounding error, so that
- * the sum is far from 1 at the best threshold there is */
+/* A last step for lanes with ties: many keys at the same distance share one rounding error, so that the sum may be far
+ * from 1 even at the best threshold in float32 */
 static inline void balance(const Block *block, vec epsilon, ivec has_ties, vec slope, int is_half, int is_one)
 {
     vec *restrict p = block->array[POWERS], total = exact_sum(p, block->length), exponent = 1.0f - epsilon;
@@ -155,9 +155,9 @@ static inline void balance(const Block *block, vec epsilon, ivec has_ties, vec s
     }
 }
 
-/* How far the threshold has to move from where the sums are of. The norm of u, total^epsilon, is convex in it and close
- * to a line: Newton's method never leads from below above the root, and Halley's, which knows how much it bends, has
- * three times the digits after each step. 1 - total^-epsilon is 1 - r^-power of the total's root r, by Pade [2/2]. */
+/* How far the threshold must move from where the sums were taken. The norm of u, total^epsilon, is a convex and nearly
+ * linear function of it. So Newton's method from below never passes the root; Halley's, which uses the curvature,
+ * triples the digits in each step. 1 - total^-epsilon is 1 - r^-power, with r = sqrt(total), by Pade [2/2]. */
 static inline vec next_step(Sums sums, vec epsilon, int step)
 {
     vec power = 2.0f * epsilon, excess = (sums.total - 1.0f) / (1.0f + root_of(sums.total));
@@ -170,7 +170,7 @@ static inline vec next_step(Sums sums, vec epsilon, int step)
     return newton / (1.0f - bend);
 }
 
-/* Powers at a threshold that is close to the root to probabilities, by a last step of second order for each */
+/* Turns the powers at a threshold close to the root into probabilities, by a last second-order step for each key */
 static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 {
     const vec *restrict distances = block->array[DISTANCES];
@@ -185,8 +185,8 @@ static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
     }
 }
 
-/* `length` distances from the largest score in each lane, of which `counts` can have a probability, to
- * probabilities. */
+/* Turns `length` distances from the largest score in each lane, of which `counts` can be in the support, into
+ * probabilities. has_ties: the lanes to balance. */
 static inline void solve(const Block *block, vec epsilon, ivec has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
@@ -196,7 +196,7 @@ static inline void solve(const Block *block, vec epsilon, ivec has_ties)
     for (int step = 0;; step++) {
         sums = evaluate(block, epsilon, tau, is_half, is_one);
         ivec far = sums.total > 1.0f + close;
-        /* Behind the root, where rounding or Halley's method has led; back is below it */
+        /* Past the root, through rounding or Halley's method: the next step leads back below it */
         if (step <= MOST_HALLEY) far |= (sums.total < 1.0f - close) & (sums.total > 0.0f);
         if (step == MOST_ITERATIONS || !any(far)) break;
         vec moved = lesser(tau + next_step(sums, epsilon, step), most);
@@ -222,8 +222,8 @@ static inline vec phi_series(vec x)
     return y;
 }
 
-/* s = p^(1 - epsilon); with `logs` also log p, and the p w of torch_ops.alpha_gradient.
- * One exponential makes them all: p^-epsilon. A p of 0, and one that is NaN, stays so in each. */
+/* s = p^(1 - epsilon); with `logs` also log p, and the p w of torch_ops.alpha_gradient. One exponential, p^-epsilon,
+ * serves both s and p w. Where p is 0 or NaN, so are they. */
 static inline void derive(const Block *block, long first, long end, vec epsilon, int logs)
 {
     const vec *restrict p = block->array[PROBS];
@@ -264,7 +264,7 @@ static inline Means means(const Block *block, long first, long end, int logs)
 }
 
 typedef struct {
-    vec weight, mean, log; /* sums of p w, p and p log p, times the gradient about its mean */
+    vec weight, mean, log; /* sums of p w, p and p log p, each times the centred gradient */
 } Products;
 
 static inline Products products(const Block *block, long first, long end, vec mean)
@@ -298,8 +298,8 @@ static void sqrt_or_support(const Block *block, int is_half)
         else s[i] = WHERE(p[i] > 0.0f, all(1.0f), p[i]);
 }
 
-/* The gradients of `length` probabilities in each lane: with respect to the scores, in the place of
- * the sensitivities, and with respect to alpha where it is wanted. */
+/* The gradients of `length` keys in each lane: those of the scores replace the sensitivities, that of alpha is
+ * returned, or 0 if it is not requested. */
 static inline vec differentiate(const Block *block, vec epsilon, int for_alpha)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);

@@ -1,37 +1,37 @@
-/* Attention of one query each of many hypotheses, as a step of decoding has it, in float32.
+/* Attention for a step of decoding, in float32: one query for each of many hypotheses.
  *
- * A hypothesis and a head are a row, and LANES rows are solved side by side (block.h), whatever hypotheses and
- * heads they are of. The keys and values of earlier steps stay where they were written when hypotheses change
- * their order: a table says for each hypothesis and position in whose place its history wrote them.
+ * Each pair of a hypothesis and a head is a row, and any LANES rows are solved side by side (block.h). When hypotheses
+ * are reordered, the keys and values of earlier steps stay where they were written: a table says, for each hypothesis
+ * and position, in which place they are.
  */
 
 typedef struct {
-    long hypotheses, heads, keys, size; /* keys: those of earlier steps and the new one, if there is one */
+    long hypotheses, heads, keys, size; /* keys: of earlier steps, and the new one if there is one */
     float scale;                        /* of the scores */
     const float *epsilon;               /* (heads,) */
-    const float *query;                 /* (hypotheses, heads, size), as output, new_key and new_value */
-    const float *new_key, *new_value;   /* to be written behind the others; or null */
+    const float *query;                 /* (hypotheses, heads, size), like output, new_key and new_value */
+    const float *new_key, *new_value;   /* to be appended to the others; or null */
     float *output;
     float *probs;           /* (hypotheses, heads, keys); or null */
-    float *key, *value;     /* matrices of places and heads, with a row for each position */
+    float *key, *value;     /* a matrix for each place and head, with a row for each position */
     long place, head, row;  /* their strides in numbers */
-    int32_t *origins;       /* (hypotheses, room): the place of each position of a hypothesis; if one has them all, room is 0
-                             * and they are (hypotheses,) */
-    long room;              /* of a place, in positions */
-    long beam;              /* how many hypotheses in a row are likely to have much in common; divides hypotheses */
-    const float *padding;   /* (places, keys), not 0 is left out; or null, as it is where there is room */
+    int32_t *origins;       /* (hypotheses, room): the place of each position of a hypothesis; or (hypotheses,), with
+                             * room 0, if all positions of a hypothesis are in one place */
+    long room;              /* how many positions a place has room for */
+    long beam;              /* how many consecutive hypotheses are likely to have much in common; divides hypotheses */
+    const float *padding;   /* (places, keys), not 0 at padding; or null, as it must be unless room is 0 */
 } Step;
 
 #define KNOWN 16
 
-/* What a thread works on: of `rows` the scores, their positions and the query */
+/* A thread's working memory; `rows` has the scores, their positions and the query */
 typedef struct {
     Rows rows;
-    long *offsets;             /* (KNOWN, keys): where the positions of some hypotheses are, in keys and values of head 0 */
-    long hypotheses[KNOWN]; /* whose they are; -1 at the start */
+    long *offsets;             /* (KNOWN, keys): offsets of some hypotheses' positions in keys and values of head 0 */
+    long hypotheses[KNOWN]; /* the hypotheses they belong to; -1 at the start */
 } StepWork;
 
-/* Rows are in this order: what hypotheses of a beam share is read once */
+/* What a row is. Rows are ordered so that what the hypotheses of a beam share is read only once. */
 typedef struct {
     long hypothesis, head, number; /* number: in the order of the output */
 } StepRow;
@@ -56,7 +56,7 @@ static int make_step_work(StepWork *work, const Step *step)
     return !(rows->block.memory && rows->queries && rows->rows && rows->places && work->offsets);
 }
 
-/* Where the positions of a hypothesis are, and up to a whole vector of them the last one */
+/* The offsets of the positions of a hypothesis; the last is repeated up to a whole vector */
 static inline const long *offsets_of(StepWork *work, const Step *step, long hypothesis)
 {
     long *offsets = work->offsets + hypothesis % KNOWN * up_to_lanes(step->keys);
@@ -68,10 +68,10 @@ static inline const long *offsets_of(StepWork *work, const Step *step, long hypo
     return offsets;
 }
 
-#define LINE 16 /* numbers that memory gives at a time */
+#define LINE 16 /* floats in a cache line */
 
-/* Has the keys of a row on their way, which memory would else be asked for one after another. Those of the source
- * are the same for a beam, and are fetched for the next one. */
+/* Prefetches the keys of the row after `row`, which would otherwise be waited for one by one. Keys of the source are
+ * shared by a beam, so they are prefetched once, for the next beam. */
 static inline void fetch_keys(StepWork *work, const Step *step, long row)
 {
     if (!step->room && row % step->beam) return;
@@ -84,7 +84,7 @@ static inline void fetch_keys(StepWork *work, const Step *step, long row)
         for (long c = 0; c < step->size; c += LINE) __builtin_prefetch(keys + offsets[i] + c);
 }
 
-/* The same of the values at some positions, for later */
+/* Prefetches a row's values at some positions, for later */
 static inline void fetch_values(StepWork *work, const Step *step, StepRow of, const int32_t *positions, long number)
 {
     const long *offsets = offsets_of(work, step, of.hypothesis);
@@ -93,7 +93,7 @@ static inline void fetch_values(StepWork *work, const Step *step, StepRow of, co
         for (long c = 0; c < step->size; c += LINE) __builtin_prefetch(values + offsets[positions[i]] + c, 0, 2);
 }
 
-/* Scores of one query with keys at offsets, and -infinity behind the last */
+/* The scores of one query for the keys at `all_offsets`, and -infinity behind the last */
 static inline void score_step(const Step *step, const float *query, const float *keys, const long *all_offsets,
                               float *scores)
 {
@@ -116,7 +116,7 @@ static inline void score_step(const Step *step, const float *query, const float 
     for (long i = step->keys; i < up_to_lanes(step->keys); i++) scores[i] = -INFINITY;
 }
 
-/* The output of one row, from its weights at positions; NaN where it has NaN or infinity among its scores */
+/* Writes the output of one row, and its probabilities if wanted, from its weights at positions; NaN if it is broken */
 static inline void put_step(StepWork *work, const Step *step, StepRow of, const float *weights,
                             const int32_t *positions, long number, int is_broken)
 {
@@ -133,7 +133,7 @@ static inline void put_step(StepWork *work, const Step *step, StepRow of, const 
     for (long i = 0; i < number; i++) probs[positions[i]] = weights[i];
 }
 
-/* The scores of one row, -infinity at padding; its own key and value are written before, if there are new ones */
+/* The scores of one row, -infinity at padding. First puts its new key and value, if any, into the cache. */
 static inline void begin_step(StepWork *work, const Step *step, StepRow of, float *scores)
 {
     float *query = work->rows.queries;
@@ -151,8 +151,8 @@ static inline void begin_step(StepWork *work, const Step *step, StepRow of, floa
         if (padding[i] != 0) scores[i] = -INFINITY;
 }
 
-/* The scores of a row to distances of the keys that can have a probability; returns whether there is NaN or infinity
- * among them */
+/* Turns the scores of a row into distances of the keys that can be in the support, and lists their positions. Returns
+ * whether a score is NaN or +infinity. */
 static inline int keep_step(const Step *step, float *row, float epsilon, int32_t *positions, int32_t *count)
 {
     vec tops = tops_of_row(row, up_to_lanes(step->keys)), sum = {0};
@@ -161,11 +161,11 @@ static inline int keep_step(const Step *step, float *row, float epsilon, int32_t
     *count = 0;
     if (top == INFINITY || top == -INFINITY) return top == INFINITY;
     *count = keep_places(row, 0, step->keys, top, -1.0f / epsilon, row, positions, &sum);
-    *(given_vec *)(row + *count) = all(-INFINITY); /* what lanes of shorter rows have */
+    *(given_vec *)(row + *count) = all(-INFINITY); /* to_lanes reads whole vectors */
     return 0;
 }
 
-/* Up to LANES rows from `first` on */
+/* Attention of `count` rows, up to LANES, from `first` on */
 static void attend_step(const Step *step, long first, int count, StepWork *work)
 {
     Rows *rows = &work->rows;
@@ -177,7 +177,7 @@ static void attend_step(const Step *step, long first, int count, StepWork *work)
         of[k] = step_row(step, first + k);
         float *row = rows->rows + k * rows->row, of_head = step->epsilon[of[k].head];
         int32_t *positions = rows->places + k * rows->row;
-        if (of_head != of_head) without[k] = -1; /* solved for any epsilon, and then NaN */
+        if (of_head != of_head) without[k] = -1; /* solved with another epsilon, then set to NaN */
         else epsilon[k] = of_head < LEAST_EPSILON ? LEAST_EPSILON : of_head;
         begin_step(work, step, of[k], row);
         fetch_keys(work, step, first + k);

@@ -1,27 +1,27 @@
-/* Dropout of weights, by a seed and by where a weight stands: the words of kernels/dropout.py.
+/* Dropout of weights, decided by a seed and by the number of each weight, with the random words of kernels/dropout.py.
  *
- * A backward pass finds again what the forward pass dropped, on any number of threads.
+ * So the backward pass drops what the forward pass dropped, on any number of threads.
  */
 
 typedef struct {
     int64_t seed;
-    uint32_t least_word; /* the first word of a weight that stays is no less */
-    float factor;        /* of those that stay; 0 where there is no dropout */
+    uint32_t least_word; /* a weight is kept if its first word is at least this */
+    float factor;        /* multiplies the weights that are kept; 0 without dropout */
 } Dropout;
 
-/* Words in the lower halves of 64 bits: of half as many weights as a vector has lanes */
+/* Words in the lower halves of 64-bit numbers, for half as many weights as a vector has lanes */
 typedef uint64_t words __attribute__((vector_size(4 * LANES)));
 typedef uint32_t word_vec __attribute__((vector_size(4 * LANES)));
 
-/* The products of the lower halves, whatever stands in the upper ones */
+/* The products of the lower halves; the upper halves are ignored */
 #ifdef X86
 static inline words times(words a, words b) { return (words)X86(mul_epu32)((x86_ivec)a, (x86_ivec)b); }
 #else
 static inline words times(words a, words b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #endif
 
-/* The first words of Philox 4x32 of ten rounds, in the lower halves, of numbers in 64 bits (Salmon, Moraes, Dror,
- * Shaw 2011) */
+/* The first word that Philox 4x32 with ten rounds makes of each 64-bit number (Salmon, Moraes, Dror, Shaw 2011). It is
+ * in the lower half; the upper half is undefined. */
 static inline words first_words(words number, int64_t seed)
 {
     words c0 = number, c1 = number >> 32, c2 = {0}, c3 = {0};
@@ -39,19 +39,18 @@ static inline words first_words(words number, int64_t seed)
     return c0;
 }
 
-/* What the weights with the numbers first + offsets are multiplied by */
+/* The factors of the weights with the numbers first + offsets: dropout->factor, or 0 */
 static inline vec dropout_factors(const Dropout *dropout, int64_t first, ivec offsets)
 {
     const uint64_t low = 0xffffffffu;
-    /* Every other one: so no word moves to another lane */
+    /* Even and odd lanes apart, so that no word moves to another lane */
     words one = ((words)offsets & low) + (uint64_t)first, other = ((words)offsets >> 32) + (uint64_t)first;
     one = first_words(one, dropout->seed), other = first_words(other, dropout->seed);
     word_vec found = (word_vec)((one & low) | (other << 32));
     return ZERO_UNLESS((ivec)(found >= dropout->least_word), all(dropout->factor));
 }
 
-/* weights = probs times what dropout makes of those with the numbers first + offsets; `grads`, if not null, times
- * the same */
+/* weights = probs times the factors of the numbers first + offsets; `grads`, unless null, is multiplied by them too */
 static void drop(const Dropout *dropout, int64_t first, const int32_t *offsets, long number, const float *probs,
                  float *weights, float *grads)
 {

@@ -1,9 +1,9 @@
-/* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
+/* Alpha-entmax in float32, forward and backward, for fairseq_entmax.kernels.native.
  *
- * All is in float32, on rows LANES at a time (block.h, sieve.h, rows_f32.h): mappings, with structure too (structured.h;
- * their mathematics: prox.h, pnorm.h), the whole of attention (attention.h) with dropout of weights (dropout.h), that of
- * one query a hypothesis (decoding.h), and the loss of alpha-entmax, one row at a time (losses.h).
- * Vectors are those of GCC and Clang, which become the instructions that the machine has.
+ * Mappings, with or without structure, work on LANES rows at a time (block.h, sieve.h, rows_f32.h, structured.h; the
+ * mathematics of structure is in prox.h and pnorm.h). Attention is computed as a whole (attention.h), with dropout of
+ * its weights (dropout.h), or for one query per hypothesis (decoding.h). The loss takes one row at a time (losses.h).
+ * Vectors are the extensions of GCC and Clang, which compile them to the instructions that the machine has.
  */
 #include <float.h>
 #include <math.h>
@@ -30,9 +30,9 @@
 #include "attention_dense.h"
 #include "decoding.h"
 
-/* What Python calls. Each function returns 0, or 1 where there is no memory.
+/* The functions that Python calls. Each returns 0, or 1 if memory cannot be allocated.
  *
- * Mappings of rows, with structure or without. scores, probs: (rows, n). */
+ * Mappings of rows, with or without structure. scores, probs: (rows, n). */
 int entmax_rows_forward(const float *scores, float *probs, const OfRows *of, long rows, long n, int threads)
 {
     int failed = 0;
@@ -72,7 +72,7 @@ int entmax_rows_backward(const RowGradients *gradients, const OfRows *of, long r
     return failed;
 }
 
-/* The loss of targets. loss, support, grad: (rows,); grad_scores: (rows, n). */
+/* The loss of each row for its target. loss, support, grad: (rows,); grad_scores: (rows, n). */
 int entmax_loss_forward(const Targets *targets, float *loss, int64_t *support, int threads)
 {
     int failed = 0;
@@ -103,8 +103,8 @@ int entmax_loss_backward(const Targets *targets, const float *grad, float *grad_
     return 0;
 }
 
-/* Asks for huge pages where the system gives them to who asks: half the time of writing a large array, once, goes into
- * the faults of small ones */
+/* Asks for huge pages, which some systems grant only on request. With small pages, page faults take half the time of
+ * writing a large array once. */
 static void ask_for_huge_pages(void *memory, long bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -113,8 +113,8 @@ static void ask_for_huge_pages(void *memory, long bytes)
 #endif
 }
 
-/* Attention, in blocks of LANES queries of one head after the other. The support is null without a backward pass. Its
- * keys and probabilities are adjacent, with room for all: what is not written to becomes no memory. */
+/* Attention, in blocks of LANES queries, head after head. The arrays of the support are null if no backward pass
+ * follows. Its keys and probabilities are adjacent, with room for all: pages that are not written to use no memory. */
 int entmax_attention_forward(const Shape *shape, const Attention *of, const Support *support, int threads)
 {
     int failed = 0;
@@ -132,7 +132,7 @@ int entmax_attention_forward(const Shape *shape, const Attention *of, const Supp
         for (long one = 0; one < all_blocks; one++) {
             long found = failed ? 0 : attend_rows(shape, head_at(shape, one / blocks), one % blocks * LANES, of, &rows);
             if (!keys) continue;
-            /* What a thread finds is one piece, which begins where it is if all before has all keys */
+            /* A thread writes one piece, which starts as if all earlier queries had every key in their support */
             if (place < 0) place = (int64_t)one * LANES * shape->keys;
             memcpy(keys + place, rows.keys, found * sizeof(int32_t));
             memcpy(support->probs + place, rows.probs, found * sizeof(float));
@@ -154,7 +154,7 @@ int entmax_attention_forward(const Shape *shape, const Attention *of, const Supp
     return failed;
 }
 
-/* The gradients, from the support */
+/* The gradients of attention, from the support that the forward pass found */
 int entmax_attention_backward(const Shape *shape, const Gradients *gradients, const Support *support, int threads)
 {
     int failed = 0;
@@ -198,7 +198,7 @@ int entmax_attention_backward(const Shape *shape, const Gradients *gradients, co
     return failed;
 }
 
-/* A step of decoding: one query of each hypothesis. */
+/* A step of decoding: attention of one query per hypothesis. */
 int entmax_attention_step(const Step *step, int threads)
 {
     int failed = 0;
@@ -218,5 +218,5 @@ int entmax_attention_step(const Step *step, int threads)
     return failed;
 }
 
-/* How many queries are side by side in the probabilities and in the mask */
+/* How many rows, or queries of attention, are computed side by side */
 int entmax_lanes(void) { return LANES; }

@@ -1,16 +1,16 @@
-/* The loss of alpha-entmax of a target, and its gradient, on rows of float32, one row at a time.
+/* The alpha-entmax loss of a target, and its gradient, on rows of float32, one row at a time.
  *
- * The largest score of each of many parts of a row are some of its keys, and a threshold of some keys is below that of
- * all: it says which can be in the support. Newton's method works on these. The backward pass computes the probabilities
- * again from the scores and four numbers of the row: nothing of the size of the scores is written but the gradient.
+ * The largest score of each of many parts of a row belongs to some key. The threshold of these keys alone is not above
+ * that of all keys, so it tells which can be in the support, and Newton's method works on those. The backward pass
+ * recomputes the probabilities from the scores and four numbers per row: it writes only the gradient at full size.
  */
 
-/* The array of a block behind DISTANCES and POWERS: scores that were kept */
+/* A third array of a block, after DISTANCES and POWERS: the scores that are kept */
 enum { KEPT = FORWARD_ARRAYS, LOSS_ARRAYS };
-/* So few keys are solved in float64, at any alpha: the loss is the smaller the fewer they are, and what
- * is lost in a difference of large numbers is the more of it */
+/* Up to so many keys are solved in float64 at any alpha: the fewer keys, the smaller the loss, and the larger the share
+ * of it that a difference of large numbers loses */
 #define FEW_KEYS 64
-/* How far a threshold of float32 may be from its own, in units of the scores */
+/* How far a threshold in float32 may be from the exact one, in units of the scores */
 #define SAFE_DISTANCE 1e-5f
 
 typedef struct {
@@ -18,17 +18,17 @@ typedef struct {
     int is_half, is_one;
 } Loss;
 
-/* What the backward pass needs of a row: the largest score; the threshold, as tau = epsilon (theta - top);
- * 1 - tau, which may have digits that tau has lost; and q of each key but the target. NaN where there is
- * NaN or infinity among the scores. */
+/* What the backward pass needs of a row: the largest score; the threshold, as tau = epsilon (theta - top); 1 - tau,
+ * which may have digits that tau has lost; and the q of each key but the target. All are NaN if a score is NaN or
+ * +infinity. */
 typedef struct {
     float top, tau, rest, other;
 } LossRow;
 
-/* Rows of scores with a target each, and what the forward pass leaves of them for the backward pass */
+/* Rows of scores, their targets, and what the forward pass leaves for the backward pass */
 typedef struct {
     const float *scores;   /* (rows, n) */
-    const int64_t *target; /* (rows,), as the next two */
+    const int64_t *target; /* (rows,), like the next two */
     float *target_prob;
     LossRow *of_rows;
     double epsilon, smoothing;
@@ -52,7 +52,7 @@ static inline double across(vec sums)
     return sum;
 }
 
-/* The scores above `least`, and -inf up to a whole vector; there is to be place for two more. Returns how many. */
+/* Writes the scores above `least`, then a vector of -inf: `kept` needs room for two vectors more. Returns how many. */
 static inline long keep_above(const float *restrict row, long n, float least, float *restrict kept)
 {
     long count = 0;
@@ -67,8 +67,8 @@ static inline long keep_above(const float *restrict row, long n, float least, fl
     return count;
 }
 
-/* Newton's method in float32 on the distances of one row, in block->length vectors: the threshold tau, found
- * from below, whose powers are left in the block */
+/* The threshold tau of one row, whose distances fill block->length vectors, by Newton's method in float32 from below.
+ * Leaves the powers at tau in the block. */
 static float climb(const Block *block, const Loss *loss, float tau)
 {
     vec epsilon = all(loss->epsilon);
@@ -82,7 +82,7 @@ static float climb(const Block *block, const Loss *loss, float tau)
     }
 }
 
-/* No score that is not above it has a probability, at this threshold or a higher one */
+/* The score that all scores in the support are above, at this threshold or a higher one */
 static inline float least_of(const Loss *loss, float top, float tau)
 {
     return top + (tau - 1) / loss->epsilon - SAFE_DISTANCE - 4 * FLT_EPSILON * fabsf(top);
@@ -107,7 +107,7 @@ static RowSums sums_f64(const Loss *loss, const float *kept, long count, double 
     return sums;
 }
 
-/* The same of what evaluate has left in the block */
+/* The same sums, from what evaluate has left in the block */
 static RowSums sums_of_block(const Block *block, const Loss *loss, float tau)
 {
     RowSums sums = {0, 0, 0};
@@ -127,8 +127,8 @@ static RowSums sums_of_block(const Block *block, const Loss *loss, float tau)
     return sums;
 }
 
-/* The threshold of the scores that were kept, from one below it; and the sums at another, close to it, which
- * a last step leads away from */
+/* The threshold of the scores that were kept, found from a lower one, `tau`. *sums are those at the threshold *at,
+ * close to the result, from which the last step was taken. */
 static double solve_row(Block *block, const Loss *loss, const float *kept, long count, float top, float tau,
                         RowSums *sums, double *at)
 {
@@ -148,8 +148,8 @@ static double solve_row(Block *block, const Loss *loss, const float *kept, long 
     }
 }
 
-/* sum_i p_i (z_i - top) + H(p), the conjugate of -H less top, with p divided by its sum: it is as good at a
- * threshold that is not quite the right one, since p is where it is largest */
+/* sum_i p_i (z_i - top) + H(p), the conjugate of -H less top, with p divided by its sum. A threshold that is slightly
+ * off does no harm, since p maximises this. */
 static inline double conjugate_of(const Loss *loss, const RowSums *sums, double tau)
 {
     double epsilon = loss->epsilon, total = sums->total, scale = -expm1(-epsilon * log(total));
@@ -157,7 +157,7 @@ static inline double conjugate_of(const Loss *loss, const RowSums *sums, double 
     return (tau - sums->lack / total) / epsilon + entropy;
 }
 
-/* The number of keys that are not masked, and the sum of their distances from the largest */
+/* Returns the number of keys that are not masked, and sets *sum to the sum of their distances from `top` */
 static inline long seen_keys(const float *restrict row, long n, float top, double *sum)
 {
     long seen = 0;
@@ -177,7 +177,7 @@ static inline long seen_keys(const float *restrict row, long n, float top, doubl
     return seen;
 }
 
-/* The loss of one row of n scores, and the number of keys with a probability, and that of the target */
+/* Returns the loss of one row of n scores; sets the size of its support, the target's probability, and `row` */
 static float loss_row(const float *scores, long n, long target, const Loss *loss, Block *block, int64_t *support,
                       float *target_prob, LossRow *row)
 {
@@ -217,7 +217,7 @@ static float loss_row(const float *scores, long n, long target, const Loss *loss
             expected = (1 - loss->smoothing) * distance + loss->smoothing * ((sum - distance) / others);
         }
     }
-    if (distance == -INFINITY) return INFINITY; /* what a row costs whose target is masked */
+    if (distance == -INFINITY) return INFINITY; /* the loss if the target is masked */
     float value = conjugate_of(loss, &sums, at) - expected;
     return loss->smoothing == 0 && value < 0 ? 0 : value;
 }
@@ -227,9 +227,9 @@ static void loss_gradient_row(const float *restrict scores, long n, long target,
                               const LossRow *row, float grad, float *restrict grad_scores)
 {
     float own = 1 - loss->smoothing;
-    if (loss->smoothing > 0 && row->other == 0) own = 1; /* no other key is seen */
+    if (loss->smoothing > 0 && row->other == 0) own = 1; /* all other keys are masked */
     if (row->top != row->top || grad != grad || isinf(grad)) {
-        /* No finite number: infinity times 0 is none */
+        /* Not finite even outside the support: infinity times 0 is NaN */
         for (long i = 0; i < n; i++) grad_scores[i] = NAN;
         return;
     }

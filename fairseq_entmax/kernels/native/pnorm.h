@@ -1,10 +1,10 @@
-/* sq-pnorm-max on a block of rows, one in each lane: y that is most in z.y - gamma / 2 |y|_p^2 on the simplex,
- * Niculae and Blondel 2017. With epsilon = p - 1, r = 1 / epsilon, and v = u / max u of u = [z - tau]_+, which
- * is 1 - w with w = (max z - z) / s, the largest u, s, is where
+/* sq-pnorm-max (Niculae and Blondel 2017) on a block of rows, one in each lane: the y on the simplex that maximises
+ * z.y - gamma / 2 |y|_p^2. Let epsilon = p - 1, r = 1 / epsilon, u = [z - tau]_+, s = max u, and v = u / s, which is
+ * 1 - w with w = (max z - z) / s. Then s solves
  *
  *     phi(s) = s A^((1 - r) / (1 + r)) B = gamma        A = sum v^(r + 1), B = sum v^r
  *
- * and y = v^r / B. Differences of sums that are nearly the same are written as sums of w.
+ * and y = v^r / B. Differences of nearly equal sums are written as sums of w.
  */
 
 #define MOST_PNORM_STEPS 40
@@ -50,7 +50,7 @@ static Spread spread(const Block *block, vec epsilon, vec inverse, int is_half, 
     return sums;
 }
 
-/* (1 - r) B^2 / A + r sum v^(r - 1), which is B^2 / A at the least */
+/* (1 - r) B^2 / A + r sum v^(r - 1), which is at least B^2 / A */
 static inline vec curvature_of(const Spread *sums, vec epsilon)
 {
     vec ratio = sums->first / sums->a, rest = sums->second - sums->first * ratio;
@@ -63,8 +63,8 @@ static inline vec norm_power(vec a, vec epsilon)
     return exp2_of(log2_of(a, a - 1.0f) * ((epsilon - 1.0f) / (epsilon + 1.0f)));
 }
 
-/* Newton's method from the largest s there can be, gamma, kept between bounds: distances from the largest
- * score in each lane to probabilities */
+/* Turns the distances from the largest score in each lane into probabilities, by Newton's method on s. It starts at
+ * gamma, the largest s possible, and is kept between bounds. */
 static void solve_pnorm(const Block *block, vec epsilon, vec gamma)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
@@ -95,7 +95,7 @@ typedef struct {
     vec for_epsilon, for_strength;
 } OfParameters;
 
-/* v, v^r, w and log v of each probability: in LOGS log v, in WEIGHTS w, in SENSITIVITIES v^(r - 1) */
+/* From the probabilities and the largest, `top`: log v into LOGS, w into WEIGHTS, and v^(r - 1) into SENSITIVITIES */
 static inline Spread shares_of(const Block *block, vec epsilon, vec top)
 {
     const vec *restrict y = block->array[PROBS];
@@ -120,8 +120,8 @@ static inline Spread shares_of(const Block *block, vec epsilon, vec top)
     return sums;
 }
 
-/* The gradients of `length` probabilities in each lane: with respect to the scores, in the place of the
- * sensitivities, and to epsilon and gamma. A gradient of NaN in the support, or a probability, stays so. */
+/* The gradients of `length` keys in each lane: those of the scores replace the sensitivities, those of epsilon and
+ * gamma are returned. NaN in a probability, or in the gradient of one in the support, stays NaN. */
 static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gamma)
 {
     const vec *restrict y = block->array[PROBS], *restrict grad = block->array[GRADS],
@@ -131,7 +131,7 @@ static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gam
         level = WHERE(y[i] > top, grad[i], level);
         top = WHERE(y[i] > top, y[i], top);
     }
-    /* From the gradient of the largest, whose difference from the mean is small where it is nearly all */
+    /* Relative to the gradient of the largest probability, to which the mean is close if it is nearly 1 */
     for (long i = 0; i < block->length; i++) mean += y[i] * (grad[i] - level);
     Spread sums = shares_of(block, epsilon, top);
     vec r = 1.0f / epsilon, a = WHERE(sums.a > 0.0f, sums.a, all(1.0f)), ratio = sums.first / a;
@@ -145,7 +145,7 @@ static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gam
         moved += share * logs[i] * centred;
     }
     vec curvature = curvature_of(&sums, epsilon), norm = norm_power(a, epsilon);
-    /* With sum v^r g = 0: H g = norm / gamma r v^(r - 1) g, and H 1 = norm / gamma times what follows */
+    /* If sum v^r g = 0, H g = norm / gamma r v^(r - 1) g; and H 1 = norm / gamma times `one` below */
     vec factor = norm / gamma, share_of_one = total * r / curvature, for_gamma = {0};
     for (long i = 0; i < block->length; i++) {
         vec v = 1.0f - weights[i];

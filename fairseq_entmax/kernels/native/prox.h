@@ -1,20 +1,20 @@
-/* The proximal operators in front of alpha-entmax, on a block of distances with a row in each lane.
+/* The proximal operators that come before alpha-entmax, on a block of distances with one row in each lane.
  *
- * Distances of keys that are masked are -infinity, and so they stay.
+ * The distance of a masked key is -infinity, and stays so.
  */
 
-/* Behind the arrays of the forward pass */
+/* Arrays that follow those of the forward pass */
 enum { SCRATCH = FORWARD_ARRAYS, STRUCTURED_ARRAYS = FORWARD_ARRAYS + 4 };
 
 /* --- total variation ------------------------------------------------------------------------
  *
- * z that is least in 1/2 |z - x|^2 + strength sum |z_i+1 - z_i|. All lanes take the same steps (docs/structured.md). A
- * segment's keys that end above its mean are told from the others by the flux over each boundary, which the strength
- * bounds: a pass forward finds the flux, one backward the sides. Where two sides meet the segment is cut, and the flux is
- * the strength for good. A segment on one side has its mean as z.
+ * The z that minimises 1/2 |z - x|^2 + strength sum |z_i+1 - z_i|. All lanes take the same steps (docs/structured.md).
+ * The flux over each boundary, which the strength bounds, tells which keys of a segment end above its mean and which do
+ * not: a forward pass finds the flux, a backward pass the sides. Where two sides meet, the segment is cut, and the flux
+ * stays at its bound. If all keys of a segment are on one side, its mean is their z.
  */
 
-/* The flux into each key where a chain starts, NaN where none does; the mean of each chain, where it starts */
+/* enter[i]: the flux into key i, 0 at ends of chains and NaN inside. means[i]: the mean of the chain from i on */
 static inline void find_chains(const vec *restrict x, vec *restrict enter, vec *restrict means, long n)
 {
     vec none = (vec){0}, total = none, count = none;
@@ -34,7 +34,7 @@ static inline void find_chains(const vec *restrict x, vec *restrict enter, vec *
     means[0] = total / count;
 }
 
-/* The flux out of each key, within the bounds, but for that of the key itself */
+/* The flux out of each key, clipped to the bounds at all earlier keys but not at the key itself */
 static inline void flow(const vec *restrict x, const vec *restrict enter, const vec *restrict means,
                         vec *restrict flux, vec strength, long n)
 {
@@ -43,14 +43,14 @@ static inline void flow(const vec *restrict x, const vec *restrict enter, const 
         vec next = enter[i + 1], moved = f + (mean - x[i]);
         ivec ends = next == next;
         flux[i] = moved;
-        /* Where a segment ends, both bounds are the flux there; NaN, of a masked key, is a bound then */
+        /* Where a segment ends, both bounds are the flux there, which also replaces the NaN of a masked key */
         f = greater(moved, WHERE(ends, next, -strength));
         f = lesser(f, WHERE(ends, next, strength));
         mean = WHERE(ends, means[i + 1], mean);
     }
 }
 
-/* Cuts each segment where two sides meet. Returns in which lanes one was. */
+/* Cuts each segment where two sides meet. Returns the lanes in which there was a cut. */
 static inline ivec cut(const vec *restrict x, vec *restrict enter, vec *restrict means, const vec *restrict flux,
                        vec strength, long n)
 {
@@ -74,10 +74,10 @@ static inline ivec cut(const vec *restrict x, vec *restrict enter, vec *restrict
     return cuts;
 }
 
-/* Of what is 0, where nothing changes and nothing is to be cut */
+/* Replaces a strength of 0, which changes no score: with this one nothing is cut */
 #define NEVER_CUT FLT_MAX
 
-/* Further below no key is in the support, and sums over a segment are to stay finite: the root of FLT_MAX */
+/* Minus the root of FLT_MAX. Keys further below are not in the support; they are raised to it, to keep sums finite. */
 #define LEAST_DISTANCE -1.8446743e19f
 
 static void prox_tv(Block *block, vec strength)
@@ -100,8 +100,8 @@ static void prox_tv(Block *block, vec strength)
 
 /* --- OSCAR ---------------------------------------------------------------------------------- */
 
-/* Sorts each lane, the largest first, and with it where its numbers were: Batcher's odd-even merges (Knuth,
- * The Art of Computer Programming 3, 5.2.2 M), which compare at the same places whatever the numbers */
+/* Sorts each lane in descending order, along with the places of its numbers, by Batcher's odd-even merges (Knuth,
+ * The Art of Computer Programming 3, 5.2.2 M), whose comparisons do not depend on the numbers */
 static void sort_lanes(vec *restrict numbers, ivec *restrict places, long n)
 {
     long half = 1;
@@ -127,8 +127,8 @@ typedef struct {
     int32_t first; /* rank */
 } Pool;
 
-/* Distances of a lane to the isotonic regression of distance + rank strength, by pooling adjacent violators. Each of
- * those above rises by its rank times the strength at the most, and the largest never falls: others are dropped. */
+/* Replaces a lane's distances by the isotonic regression of distance + rank * strength, by pooling adjacent violators.
+ * A key rises by at most rank * strength, and the largest never falls: keys that cannot exceed `least` are dropped. */
 static void pool_lane(const Block *block, int k, double least, double strength, Pool *pools)
 {
     Lanes cells = (Lanes)block->array[DISTANCES];
@@ -158,7 +158,7 @@ static void prox_oscar(Block *block, vec epsilon, vec strength)
 {
     memcpy(block->array[SCRATCH], block->array[DISTANCES], block->length * sizeof(vec));
     sort_lanes(block->array[SCRATCH], (ivec *)block->array[SCRATCH + 1], block->length);
-    for (int k = 0; k < LANES; k++) /* pools: 24 bytes for a key, of 8 LANES */
+    for (int k = 0; k < LANES; k++) /* pools take 24 bytes a key; two arrays have 8 LANES */
         pool_lane(block, k, -1.0 / epsilon[k], strength[k] < FLT_MAX ? strength[k] : FLT_MAX,
                   (Pool *)block->array[SCRATCH + 2]);
 }

@@ -1,8 +1,8 @@
-/* Rows of float32 in memory to probabilities, with structure or without, and their gradients, LANES at a time: by
- * what of them can have a probability (sieve.h). Those of TV stay whole, for their neighbours.
+/* Maps rows of float32 in memory to probabilities, with or without structure, and computes their gradients, LANES rows
+ * at a time. Only keys that can be in the support take part (sieve.h), except with TV, which needs all neighbours.
  */
 
-/* Parameters of rows: row r has epsilon[(r / inner) mod count], and strength likewise; null without structure */
+/* Parameters: row r has epsilon[(r / inner) mod count], and strength likewise, which is null without structure */
 typedef struct {
     const float *epsilon;
     long inner, count;
@@ -11,15 +11,15 @@ typedef struct {
     int kind;
 } OfRows;
 
-/* What is not wanted is null */
+/* Inputs and outputs of the backward pass; gradients that are not requested are null */
 typedef struct {
-    const float *probs;                             /* (rows, n), as masked, grad and for_scores */
-    const uint8_t *masked;                          /* not 0 is left out; or null */
-    const float *grad;                              /* of the probabilities */
-    float *for_scores, *for_epsilon, *for_strength; /* the last two: (rows,) */
+    const float *probs;                             /* (rows, n), like masked, grad and for_scores */
+    const uint8_t *masked;                          /* not 0 at masked keys; or null */
+    const float *grad;                              /* with respect to the probabilities */
+    float *for_scores, *for_epsilon, *for_strength; /* the last two are (rows,) */
 } RowGradients;
 
-/* Numbers of the rows from `first` on */
+/* numbers[(row / inner) mod count] of LANES rows from `first` on */
 static inline vec load_numbers(const float *numbers, long first, long inner, long count)
 {
     vec loaded;
@@ -40,7 +40,7 @@ static inline Structure load_structure(const OfRows *of, long row)
     return make_structure(of->kind, load_numbers(of->epsilon, row, of->inner, of->count), strength);
 }
 
-/* NaN in whole rows */
+/* Fills those of `count` rows of n that are broken with NaN */
 static inline void fill_rows(ivec broken, float *rows, int count, long n)
 {
     for (int k = 0; k < count; k++)
@@ -48,7 +48,7 @@ static inline void fill_rows(ivec broken, float *rows, int count, long n)
             for (long i = 0; i < n; i++) rows[k * n + i] = NAN;
 }
 
-/* `count` rows of n scores to probabilities */
+/* Maps `count` rows of n scores to probabilities */
 static void forward_block(const float *scores, const Structure *structure, float *probs, int count, long n,
                           Block *block)
 {
@@ -68,7 +68,7 @@ static void forward_block(const float *scores, const Structure *structure, float
     fill_rows(broken, probs, count, n);
 }
 
-/* Which keys the rows have */
+/* Sets lane k of seen[i] to -1 if key i of row k exists and is not masked, else to 0 */
 static inline void load_seen(const uint8_t *masked, int count, long n, ivec *seen)
 {
     Places cells = (Places)seen;
@@ -77,7 +77,7 @@ static inline void load_seen(const uint8_t *masked, int count, long n, ivec *see
         for (long i = 0; i < n; i++) cells[i][k] = masked && masked[k * n + i] ? 0 : -1;
 }
 
-/* The gradients of `count` rows of n from `row` on. seen may be null where TV's strength gets no gradient. */
+/* The gradients of `count` rows of n from `row` on. seen: n vectors of scratch, or null if TV's strength gets none. */
 static void backward_block(const RowGradients *g, const Structure *structure, long row, int count, long n, ivec *seen,
                            Block *block)
 {

@@ -1,11 +1,11 @@
-/* Rows of float32 in memory, LANES at a time, to what of them can have a probability, in the lanes of a block, and
- * back. Which numbers of a row were kept is a bit for each: what is computed between is as long as the support, not
- * as the row, and is put back without a look at where it was.
+/* Moves the keys that can be in the support from LANES rows of float32 in memory to the lanes of a block, and back. A
+ * bit for each number of a row says whether it was kept. So the work in between is as long as the support, not the row,
+ * and the bits alone tell where results belong.
  */
 
 static inline vec vec_at(const float *numbers) { return *(const given_vec *)numbers; }
 
-/* The first numbers of n, with `nothing` behind them */
+/* The first of n numbers, filled up to a vector with `nothing` */
 static inline vec load_part(const float *numbers, long n, float nothing)
 {
     if (n >= LANES) return vec_at(numbers);
@@ -28,7 +28,7 @@ static inline void store_part(vec part, float *numbers, long n)
 #endif
 }
 
-/* Writes the numbers that have a bit one after another; behind them anything, up to a whole vector */
+/* Writes the numbers whose bit is set one after another. May write up to a whole vector, garbage behind them. */
 static inline void squeeze(vec numbers, unsigned bits, float *to)
 {
 #ifdef HAS_COMPRESSION
@@ -40,7 +40,7 @@ static inline void squeeze(vec numbers, unsigned bits, float *to)
 #endif
 }
 
-/* The numbers, of which there may be more, where there is a bit, and 0 elsewhere */
+/* The inverse of squeeze: the next number where a bit is set, 0 elsewhere. May read a whole vector of numbers. */
 static inline vec spread_out(const float *numbers, unsigned bits)
 {
 #ifdef HAS_COMPRESSION
@@ -55,7 +55,7 @@ static inline vec spread_out(const float *numbers, unsigned bits)
 #endif
 }
 
-/* What is done for each half, quarter, ... of the lanes */
+/* DO(half), DO(quarter), ... of the number of lanes */
 #if LANES == 16
 #define EACH_HALF(DO) DO(8) DO(4) DO(2) DO(1)
 #elif LANES == 8
@@ -79,31 +79,31 @@ static inline vec spread_out(const float *numbers, unsigned bits)
 #define ADD(half) HALVES(half, SUM)
 #define MOST(half) HALVES(half, greater)
 
-/* Rows and columns of a square of LANES numbers changed for each other */
+/* Transposes a square of LANES vectors */
 static inline void turn(vec *square) { EACH_HALF(TURN) }
 
-/* The sums of LANES vectors, one in each lane: a turn of which half is left after each step. They are written to. */
+/* The sums of LANES vectors, one in each lane: a transpose whose every step halves the vectors. Overwrites them. */
 static inline vec sum_across(vec *square)
 {
     EACH_HALF(ADD)
     return square[0];
 }
 
-/* The largest of LANES vectors, likewise */
+/* The largest numbers of LANES vectors, likewise */
 static inline vec top_across(vec *square)
 {
     EACH_HALF(MOST)
     return square[0];
 }
 
-/* How far apart rows are in an array of the block, in numbers: not at a power of two, for the cache */
+/* The stride of rows in an array of the block, in numbers: rows a power of two apart would compete for cache lines */
 static inline long stride_of(long n) { return (n + LANES - 1) / LANES * LANES + LANES; }
 
-/* A bit for each number of each row, of vectors from the first on; words of a row are adjacent */
+/* A bit for each number of each row, in one word per vector; the words of a row are adjacent */
 static inline uint16_t *bits_in(const Block *block) { return (uint16_t *)block->places; }
 static inline long words_of(long n) { return (n + LANES - 1) / LANES; }
 
-/* Number c of LANES rows into vector c, missing rows 0. Writes up to whole squares. */
+/* lanes[c][k] = number c of row k, times `scale`; rows from `count` on are 0. Writes up to whole squares. */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
 {
     vec square[LANES];
@@ -119,7 +119,7 @@ static inline void rows_into_lanes(const float *rows, long stride, int count, lo
     }
 }
 
-/* `number` vectors to rows of LANES and more numbers, up to whole vectors */
+/* Number i of row k = lanes[i][k], for LANES rows of `number` numbers. Reads and writes up to whole squares. */
 static inline void lanes_into_rows(const vec *lanes, long number, float *rows, long stride)
 {
     for (long first = 0; first < number; first += LANES) {
@@ -130,7 +130,7 @@ static inline void lanes_into_rows(const vec *lanes, long number, float *rows, l
     }
 }
 
-/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
+/* The same for `count` rows of exactly `size` numbers. Reads up to whole squares. */
 static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
 {
     for (long first = 0; first < size; first += LANES) {
@@ -141,8 +141,8 @@ static inline void lanes_to_given(const vec *lanes, int count, long size, float 
     }
 }
 
-/* Rows that are as long as `counts` to lanes of an array: `stride` apart and with `nothing` behind up to a whole
- * vector, or lists one behind another if that is 0 */
+/* Rows of counts[k] numbers to the lanes of an array, with `nothing` behind the shorter ones. Rows are `stride` apart
+ * and already filled up with `nothing` to a whole vector; or, if it is 0, each begins where the last one ends. */
 static inline void to_lanes(Block *block, const float *rows, long stride, float nothing, int array)
 {
     const float *row[LANES];
@@ -163,8 +163,8 @@ static inline void to_lanes(Block *block, const float *rows, long stride, float 
     }
 }
 
-/* Scores of rows that are `there` to distances from the largest; of rows with NaN or infinity, which are returned, and
- * of missing ones to -infinity */
+/* Turns the scores of each lane into distances from its largest. Returns which lanes have NaN or +infinity: these, and
+ * lanes that are not `there`, become -infinity. */
 static inline ivec subtract_tops(vec *scores, long number, ivec there)
 {
     ivec broken = {0};
@@ -180,7 +180,7 @@ static inline ivec subtract_tops(vec *scores, long number, ivec there)
     return broken;
 }
 
-/* The largest number of each of PARTS * LANES parts of a row. Returns whether NaN is in it. */
+/* The largest number of each of PARTS * LANES parts of a row. Returns whether the row has NaN. */
 #define PARTS 4
 static inline int tops_of_parts(const float *restrict row, long n, vec *restrict tops)
 {
@@ -201,7 +201,7 @@ static inline int tops_of_parts(const float *restrict row, long n, vec *restrict
     return broken != 0;
 }
 
-/* The largest of each part of a row; infinity where the row has that, or NaN */
+/* The largest number of each of LANES parts of a row. One is +infinity if the row has that; all are if it has NaN. */
 static inline vec tops_of_row(const float *row, long n)
 {
     vec top = all(-INFINITY);
@@ -214,8 +214,8 @@ static inline vec tops_of_row(const float *row, long n)
     return broken ? all(INFINITY) : top;
 }
 
-/* The distances of the scores from the largest of their row, of keys that can have a probability, in lanes.
- * Returns which rows have NaN or infinity; nothing is kept of them. */
+/* Moves the keys that can be in the support into lanes, as distances from the largest score of their row. scores:
+ * `count` rows of n. Returns which rows have NaN or +infinity; nothing of them is kept. */
 static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Block *block)
 {
     long stride = stride_of(n), words = words_of(n);
@@ -224,7 +224,7 @@ static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Blo
     vec top = top_across(square);
     ivec broken = top == INFINITY;
     float *rows = (float *)block->array[POWERS];
-    /* As arrays: a lane whose number is found at run time goes through memory */
+    /* In arrays: a lane whose index is only known at run time would go through memory anyway */
     float origin[LANES], lowest[LANES];
     top = WHERE(top == -INFINITY, all(0.0f), top);
     least = WHERE(broken, top, least);
@@ -249,7 +249,7 @@ static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Blo
     return broken;
 }
 
-/* The numbers in lanes of an array back to where sift_scores or sift_support had them from, 0 elsewhere */
+/* Puts the numbers in lanes of an array back where sift_scores or sift_support took them from, and 0 elsewhere */
 static void put_where_kept(Block *block, int array, int scratch, float *rows, int count, long n)
 {
     long stride = stride_of(n), words = words_of(n);
@@ -264,8 +264,8 @@ static void put_where_kept(Block *block, int array, int scratch, float *rows, in
     }
 }
 
-/* The probabilities that are not 0 and their gradients. Returns what is to be added to each row: NaN where a
- * gradient is NaN or infinite, which has been left out where the probability is 0. */
+/* Moves the probabilities that are not 0, and their gradients, into lanes. Returns what must be added to each row's
+ * results: NaN if any gradient of the row is NaN or infinite, even at a probability of 0, which is left out; else 0. */
 static vec sift_support(const float *probs, const float *grads, int count, long n, Block *block)
 {
     long stride = stride_of(n), words = words_of(n);

@@ -1,20 +1,20 @@
-/* Mappings with structure on a block: which there are, and the gradients of groups of keys.
+/* Mappings with structure on a block: their kinds, and the gradients of groups of keys.
  *
- * A group has the same probability, above 0: of TV a run of neighbours, of OSCAR keys wherever they are. The
- * gradient of a key's score is the mean over its group of what it is for alpha-entmax alone.
+ * The keys of a group have the same probability above 0. With TV they are a run of neighbours, with OSCAR they may be
+ * anywhere. The gradient of a key's score is the mean, over its group, of the gradients of alpha-entmax alone.
  */
 
-/* As in rows.py */
+/* The numbers are those of rows.py */
 enum { NO_STRUCTURE, TV, OSCAR, PNORM };
 
-/* Keys below the bound by so little are kept: it has been rounded */
+/* Widens the bound below which keys are dropped, because it has been rounded */
 #define SLACK 1.000001f
 #define LEAST_GAMMA 1e-30f
 
 typedef struct {
     int kind;
     vec epsilon, strength;
-    ivec without; /* a parameter: solved for any, and then NaN */
+    ivec without; /* rows with a NaN parameter: solved with another, then set to NaN */
 } Structure;
 
 static inline Structure make_structure(int kind, vec epsilon, vec strength)
@@ -26,7 +26,7 @@ static inline Structure make_structure(int kind, vec epsilon, vec strength)
     return (Structure){kind, epsilon, strength, without};
 }
 
-/* The epsilon of an entmax that drops no key of n which can have a probability */
+/* An epsilon for which -1 / epsilon is below the distance of every one of n keys that can be in the support */
 static inline vec epsilon_to_keep(const Structure *structure, long n)
 {
     if (!structure->kind) return structure->epsilon;
@@ -34,7 +34,7 @@ static inline vec epsilon_to_keep(const Structure *structure, long n)
     return 1.0f / (SLACK * (1.0f / structure->epsilon + structure->strength * (float)(n - 1)));
 }
 
-/* Distances from the largest of each lane again, and how many can have a probability */
+/* Makes the distances relative to each lane's largest again, and counts the keys that can be in the support */
 static inline void recentre(Block *block, vec epsilon)
 {
     vec *restrict distances = block->array[DISTANCES], least = -1.0f / epsilon;
@@ -44,7 +44,7 @@ static inline void recentre(Block *block, vec epsilon)
     memcpy(block->counts, &counts, sizeof counts);
 }
 
-/* Distances in lanes to probabilities */
+/* Turns distances in lanes into probabilities */
 static inline void map_block(Block *block, const Structure *structure)
 {
     if (structure->kind == TV) prox_tv(block, structure->strength);
@@ -59,7 +59,7 @@ static inline void map_block(Block *block, const Structure *structure)
 
 /* --- gradients of groups --------------------------------------------------------------------- */
 
-/* Means over the runs of each lane, in place of the sensitivities */
+/* Replaces the gradients in SENSITIVITIES by their means over the runs of each lane */
 static void mean_of_runs(const Block *block)
 {
     const vec *restrict p = block->array[PROBS];
@@ -80,7 +80,7 @@ static void mean_of_runs(const Block *block)
     }
 }
 
-/* The gradient of TV's strength from the means over runs; `seen` says which keys there are */
+/* The gradient of TV's strength from the means over runs; `seen` says which keys are not masked */
 static vec strength_of_runs(const Block *block, const ivec *seen)
 {
     const vec *restrict p = block->array[PROBS], *restrict mean = block->array[SENSITIVITIES];
@@ -94,7 +94,7 @@ static vec strength_of_runs(const Block *block, const ivec *seen)
     return sum;
 }
 
-/* The same of OSCAR for a lane of sorted probabilities, of which the gradient of the strength is returned */
+/* With OSCAR: replaces a lane's gradients by means over groups, unless `is_single`; returns that of the strength */
 static double mean_of_clusters(const Block *block, int k, int is_single)
 {
     const float(*sorted)[LANES] = (const float(*)[LANES])block->array[LOGS];
@@ -106,7 +106,7 @@ static double mean_of_clusters(const Block *block, int k, int is_single)
     for (long first = 0, end; first < kept; first = end) {
         double total = 0;
         for (end = first; end < kept && sorted[end][k] == sorted[first][k]; end++) total += grad[places[end][k]][k];
-        sum += 0.5 * (first + end - kept) * total; /* ranks about their mean: the gradients sum to 0 */
+        sum += 0.5 * (first + end - kept) * total; /* centred ranks, as the gradients sum to 0 */
         if (is_single || end == first + 1) continue;
         for (long rank = first; rank < end; rank++) grad[places[rank][k]][k] = total / (end - first);
     }
@@ -123,8 +123,8 @@ static vec mean_of_all_clusters(const Block *block, vec strength)
     return sums + spoiled;
 }
 
-/* The gradients of a block's probabilities: of the scores in the place of the sensitivities. `seen` as
- * above: null where TV's strength gets no gradient. */
+/* The gradients of a block: those of the scores replace the sensitivities, the others are returned. `seen` is as above,
+ * or null if TV's strength gets no gradient. */
 static OfParameters differentiate_structure(const Block *block, const Structure *structure, const ivec *seen,
                                             int for_epsilon)
 {
@@ -136,7 +136,7 @@ static OfParameters differentiate_structure(const Block *block, const Structure 
         result.for_strength = mean_of_all_clusters(block, structure->strength);
         return result;
     }
-    /* A strength that is 0 and begins to grow moves what is equal together; the scores move alone */
+    /* At strength 0, equal keys move together when the strength grows, but alone when a score changes */
     vec *restrict grad = block->array[SENSITIVITIES], *restrict own = block->array[GRADS];
     memcpy(own, grad, block->length * sizeof(vec));
     mean_of_runs(block);

@@ -1,4 +1,4 @@
-/* Vectors of as many floats as the processor takes at a time, and their logarithm and exponential. */
+/* Vectors of as many floats as the processor handles at a time, and their logarithm and exponential. */
 
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -14,7 +14,7 @@
 #endif
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
-/* Of floats that Python gives: they are aligned as they may be */
+/* A vector of floats that Python passes, which need not be aligned to a vector */
 typedef float given_vec __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef float (*Lanes)[LANES];
 typedef int32_t (*Places)[LANES];
@@ -24,9 +24,8 @@ typedef int32_t (*Places)[LANES];
 
 static inline vec all(float x) { return x - (vec){0}; }
 
-/* Instructions that compilers do not find, or not each time. The lesser and the greater of two are b where one is
- * NaN; about_inverse is 1 / x with a relative error of up to 4e-4; bits_of has a bit for each lane in which a mask is
- * set. */
+/* Instructions that compilers never choose, or not always. lesser and greater return b if a or b is NaN; about_inverse
+ * is 1 / x with a relative error of up to 4e-4; bits_of sets a bit for each lane in which the mask is set. */
 #if LANES == 16 && defined(__AVX512F__) && defined(__AVX512DQ__)
 #define HAS_COMPRESSION
 #define X86(name) _mm512_##name
@@ -40,7 +39,7 @@ static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i
 typedef __m256 x86_vec;
 typedef __m256i x86_ivec;
 static inline unsigned bits_of(ivec mask) { return _mm256_movemask_ps((__m256)mask); }
-/* For each mask the lanes that have a bit, and how many of them are before each lane: a byte for each lane */
+/* For each 8-bit mask: the lanes whose bit is set, and how many of these precede each lane; one byte per lane */
 #define HAS_PERMUTATION
 static uint64_t lanes_of[256], ranks_of[256];
 static __attribute__((constructor)) void fill_tables(void)
@@ -87,7 +86,7 @@ static inline unsigned bits_of(ivec mask)
 
 static inline int any(ivec mask) { return bits_of(mask) != 0; }
 
-/* A bit for each lane in which a is above b; in which they are not the same, as NaN is never */
+/* bits_above sets a bit for each lane in which a > b, bits_unlike for each in which a != b, as always with NaN */
 #ifdef HAS_COMPRESSION
 static inline unsigned bits_above(vec a, vec b) { return X86(cmp_ps_mask)((x86_vec)a, (x86_vec)b, _CMP_GT_OQ); }
 static inline unsigned bits_unlike(vec a, vec b) { return X86(cmp_ps_mask)((x86_vec)a, (x86_vec)b, _CMP_NEQ_UQ); }
@@ -96,8 +95,8 @@ static inline unsigned bits_above(vec a, vec b) { return bits_of(a > b); }
 static inline unsigned bits_unlike(vec a, vec b) { return bits_of(a != b); }
 #endif
 
-/* Halves of two vectors in one: UPPER takes lanes of the first where a bit of the lane is not set, and before those
- * of the second, LOWER those behind. Written out, as compilers make constants of no loop. */
+/* Half of the lanes of each of two vectors in one. UPPER takes the lanes whose index has the bit `half` clear, LOWER
+ * those that have it set. The indices are written out, as compilers do not turn a loop into constants. */
 #define UPPER(k, half) ((k) & (half) ? LANES + (k) - (half) : (k))
 #define LOWER(k, half) ((k) & (half) ? LANES + (k) : (k) + (half))
 #define FOUR(which, k, half) which(k, half), which(k + 1, half), which(k + 2, half), which(k + 3, half)
@@ -117,7 +116,7 @@ static inline unsigned bits_unlike(vec a, vec b) { return bits_of(a != b); }
 
 /* --- logarithm and exponential to the base 2 -------------------------------------------------
  *
- * The polynomials have the least relative error in float64 on their intervals, found by Lawson's
+ * The polynomials minimise the largest relative error, in float64, on their intervals, by Lawson's
  * weighted least squares: 2.6e-8 for log2(1 + f) / f on [sqrt(1/2) - 1, sqrt(2) - 1], 1.9e-9 for
  * 2^r on [-1/2, 1/2].
  */
@@ -130,7 +129,7 @@ static inline unsigned bits_unlike(vec a, vec b) { return bits_of(a != b); }
 #define LN_2 0.69314718056f
 #define LOG2_E 1.44269504089f
 
-/* log2(u) of normal numbers u > 0, where x = u - 1 may have digits that u has lost */
+/* log2(u) of normal numbers u > 0, given x = u - 1, which may have digits that u has lost */
 static inline vec log2_of(vec u, vec x)
 {
     ivec bits = (ivec)u - SQRT_HALF_BITS, exponent = bits >> 23;
@@ -147,7 +146,7 @@ static inline vec log2_of(vec u, vec x)
     return y * f + __builtin_convertvector(exponent, vec);
 }
 
-/* 2^x for x < 128; 0 below the normal numbers */
+/* 2^x for x < 128; 0 for x <= LEAST_EXPONENT */
 static inline vec exp2_of(vec x)
 {
     ivec normal = x > LEAST_EXPONENT;
