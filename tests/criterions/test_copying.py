@@ -1,4 +1,4 @@
-"""The loss of models that copy: against the mixture written out, and what sparse heads need."""
+"""The loss of models that copy, compared with an explicit mixture, and what sparse heads need."""
 
 import math
 
@@ -24,7 +24,7 @@ def sample():
 
 
 def marked_sample():
-    """With a marker in source and target (sentence 0), and an orphan in the target (sentence 1)."""
+    """Sentence 0 has a marker in source and target, sentence 1 an orphan in the target."""
     made = sample()
     first = len(marked_task().target_dictionary) - MARKERS
     made["net_input"]["src_tokens"][0, 3] = first
@@ -42,7 +42,7 @@ def model_of(mapping="softmax", task=None, **options):
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax", "fusedmax"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_without_markers_loss_and_gradients_are_those_of_fairseq_on_the_mixture(mapping, smoothing):
+def test_without_markers_loss_and_gradients_match_fairseqs_loss_of_the_mixture(mapping, smoothing):
     theirs = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, smoothing, report_accuracy=True)
     results = []
     for loss_of in (criterion(label_smoothing=smoothing, report_accuracy=True), theirs):
@@ -60,7 +60,7 @@ def test_without_markers_loss_and_gradients_are_those_of_fairseq_on_the_mixture(
         torch.testing.assert_close(gradient, gradients[name], atol=1e-4, rtol=1e-4, msg=name)
 
 
-def test_smoothing_goes_to_words_of_the_vocabulary_and_orphans_cost_it_alone():
+def test_smoothing_spreads_over_the_vocabulary_and_orphans_cost_only_smoothing():
     task, made = marked_task(), marked_sample()
     model = model_of(task=task)
     eps, first = 0.1, len(task.target_dictionary) - MARKERS
@@ -93,24 +93,24 @@ def test_gradients_of_a_batch_with_orphans_are_finite():
 
 
 def copy_scores_gradient(loss, model):
-    """The gradient that the scores of the copy head, the first, get."""
+    """The gradient at the scores of the copy head, the first head."""
     gradient = torch.autograd.grad(loss, model.decoder.copy_attention().q_proj.weight)[0]
     return gradient[: gradient.size(0) // 4]
 
 
 def copied_sample():
-    """Whose targets stand in the source."""
+    """A batch whose target words occur in the source."""
     made = sample()
     made["target"][:, :3] = made["net_input"]["src_tokens"][:, -4:-1]
     return made
 
 
 def sharp_model(mapping):
-    """A model whose copy head leaves most words out."""
+    """A model whose copy head gives most words zero weight."""
     return spread_scores(build_model(COPY, attn_mapping="softmax", copy_mapping=mapping), 400.0)
 
 
-def test_the_aid_gives_a_gradient_where_a_sparse_head_has_none():
+def test_the_copy_loss_gives_a_gradient_where_a_sparse_head_has_none():
     sizes = []
     for weight in (1.0, 0.0):
         model = sharp_model("sparsemax")
@@ -119,7 +119,7 @@ def test_the_aid_gives_a_gradient_where_a_sparse_head_has_none():
     assert sizes[0] > 10 * sizes[1]
 
 
-def test_copy_heads_can_learn_from_the_aid_alone():
+def test_copy_heads_can_learn_from_the_copy_loss_alone():
     found = {}
     for weight in (1e-9, 1.0, 3.0):
         model = sharp_model("softmax")
@@ -128,7 +128,7 @@ def test_copy_heads_can_learn_from_the_aid_alone():
         plain = criterion()(model, copied_sample())[0]
         torch.testing.assert_close(total, plain + weight * logged["copy_loss"])
         found[weight] = copy_scores_gradient(total, model)
-    # What the scores of the copy head get, beside what its output does
+    # The gradient at the copy head's scores, less the part through its output
     of_one, of_three = found[1.0] - found[1e-9], found[3.0] - found[1e-9]
     torch.testing.assert_close(of_three, 3 * of_one, atol=1e-3, rtol=1e-3)
     alone = criterion(copy_loss_weight=1.0)(model, copied_sample())[0]
@@ -136,7 +136,7 @@ def test_copy_heads_can_learn_from_the_aid_alone():
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax15", "entmax"])
-def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
+def test_the_copy_loss_compares_weights_with_occurrences(mapping):
     model, made = model_of(mapping, copy_heads="1,3"), sample()
     made["target"][:, 0] = made["net_input"]["src_tokens"][:, -2]
     made["target"][:, 1] = made["net_input"]["src_tokens"][:, -3]
@@ -144,7 +144,7 @@ def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
     with_aid, _, logged = loss_of(model, made)
     without, _, _ = criterion()(model, made)
     torch.testing.assert_close(with_aid, without + 0.7 * logged["copy_loss"], atol=1e-4, rtol=1e-6)
-    # Written out for sparsemax, alpha = 2: half the squared distances of the scores
+    # Explicitly for sparsemax (alpha = 2): half the difference of squared distances to the scores
     if mapping == "sparsemax":
         model.decoder.give_copy_scores()
         parts = model(**made["net_input"], mixed=False)[1]["copy"]
@@ -167,14 +167,14 @@ def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
 
 
 @pytest.mark.parametrize("mapping", ["fusedmax", "sqpnormmax", "entmax:tv=learned"])
-def test_the_aid_is_refused_for_mappings_that_it_is_not_defined_for(mapping):
+def test_the_copy_loss_is_refused_for_mappings_without_one(mapping):
     model = model_of("softmax", copy_mapping=mapping)
     with pytest.raises(ValueError, match="--copy-loss-weight is for copy heads by softmax"):
         criterion(copy_loss_weight=0.5).check_model(model)
     criterion().check_model(model)
 
 
-def test_alphas_are_those_of_the_copy_heads():
+def test_logged_alphas_are_those_of_the_copy_heads():
     model = model_of("sparsemax", copy_mapping="entmax:init=1.3", copy_heads="1,3")
     torch.testing.assert_close(copy_alphas(model).float(), torch.tensor([1.3, 1.3]))
 
@@ -184,7 +184,7 @@ def test_a_model_that_does_not_copy_is_refused():
         criterion().check_model(build_model())
 
 
-def test_a_training_with_a_loss_that_markers_make_infinite_is_refused_before_it_starts():
+def test_a_loss_that_markers_make_infinite_is_refused_before_training():
     with pytest.raises(ValueError, match="is infinite with --source-position-markers 3"):
         make_trainer(model_of(task=marked_task()), "--criterion=cross_entropy")
 
@@ -203,7 +203,7 @@ def test_options_out_of_range_are_refused(options, message):
         criterion(**options)
 
 
-def test_what_is_logged_counts_targets():
+def test_logged_numbers_count_target_words():
     made = marked_sample()
     model = model_of("sparsemax", marked_task())
     _, _, logged = criterion(marked_task())(model, made)
@@ -227,7 +227,7 @@ def test_what_is_logged_counts_targets():
         assert shown[name] == pytest.approx(expected, abs=1e-2)
 
 
-def test_a_prefix_can_be_left_out():
+def test_a_prefix_can_be_ignored():
     model, made = model_of("sparsemax"), sample()
     loss, _, _ = criterion(ignore_prefix_size=2)(model, made)
     per_word, _, _ = criterion()(model, made, reduce=False)
@@ -235,7 +235,7 @@ def test_a_prefix_can_be_left_out():
     torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-6)
 
 
-def test_it_trains_with_fairseqs_trainer_and_with_a_penalty_on_heads():
+def test_the_copy_loss_trains_with_fairseqs_trainer_and_a_head_penalty():
     model = model_of("softmax", copy_mapping="sparsemax", head_gates="encoder-self")
     name = f"{NAME}_with_head_l0"
     trainer = make_trainer(

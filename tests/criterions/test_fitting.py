@@ -1,4 +1,4 @@
-"""Losses that are infinite for a model, or not defined, are refused before its training."""
+"""A loss that is infinite or undefined for a model is refused before training."""
 
 import pytest
 from fairseq.criterions import CRITERION_REGISTRY
@@ -40,7 +40,7 @@ SMOOTHED = "label_smoothed_cross_entropy_with_head_l0"
         (ALIGNING, lambda: build_model(cross_attn_heads="4,0"), "infinite where the last cross"),
     ],
 )
-def test_a_loss_that_does_not_fit_is_refused_with_one_that_does(name, build, message):
+def test_an_unsuitable_loss_is_refused_with_a_suggestion(name, build, message):
     with pytest.raises(ValueError, match=f"--criterion {name}.*") as refusal:
         check_loss(CRITERION_REGISTRY[name], build())
     assert refusal.match(message)
@@ -62,5 +62,5 @@ def test_a_loss_that_does_not_fit_is_refused_with_one_that_does(name, build, mes
         (ALIGNING, across("softmax|sparsemax|entmax|fusedmax")),
     ],
 )
-def test_other_losses_are_taken(name, build):
+def test_suitable_losses_are_accepted(name, build):
     assert check_loss(CRITERION_REGISTRY[name], build()) is None

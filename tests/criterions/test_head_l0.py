@@ -1,4 +1,4 @@
-"""The criterion: cross-entropy plus the penalty, whatever the batches."""
+"""The criterion: cross-entropy plus the penalty, however sentences are batched."""
 
 import math
 import pickle
@@ -20,7 +20,7 @@ from tests.language_models import build_text_model
 from tests.support import all_gates, batch, build_model, tiny_task
 
 GATES = "encoder-self,cross"  # 8 heads each
-# fairseq's log-softmax is in float32, also of a float64 model, and losses are up to 1,000
+# fairseq's log-softmax is in float32, even for a float64 model, and losses are up to 1,000
 TOLERANCE = 1e-4
 LOG_A = torch.tensor([3.0, -0.4, 0.8, -3.5])
 CROSS_ENTROPY = "cross_entropy_with_head_l0"
@@ -28,7 +28,7 @@ CROSS_ENTROPY = "cross_entropy_with_head_l0"
 
 @pytest.fixture
 def fixed_draws(monkeypatch):
-    """The same draw in each batch, so that only the way to split them differs."""
+    """Use the same draw in each batch, so that only the split into batches differs."""
 
     def draw(gates, *key):
         for gate in gates:
@@ -47,7 +47,7 @@ def gated_model(arch="entmax_transformer", **options):
 
 
 def criterion(sentence_avg=False, name=NAME, **options):
-    """As fairseq builds it from the options of a command line."""
+    """The criterion as fairseq builds it from the options of a command line."""
     given = {"sentence_avg": sentence_avg, "max_update": 0, **options}
     if "adaptive" in name:
         given["ddp_backend"] = "legacy_ddp"
@@ -62,7 +62,7 @@ def sample():
 
 
 def part(whole, rows):
-    """Some sentences of a batch as a batch of their own."""
+    """Some sentences of a batch as a separate batch."""
     target = whole["target"][rows]
     return {
         "net_input": {name: value[rows] for name, value in whole["net_input"].items()},
@@ -72,7 +72,7 @@ def part(whole, rows):
 
 
 def expected_heads(model):
-    """C of the model: of the heads that a gate may close."""
+    """C of the model: the expected number of open heads among those that a gate may close."""
     return sum(
         gate.probability_open()[~gate.is_protected].sum().item() for gate in all_gates(model)
     )
@@ -86,7 +86,7 @@ STOCKS = {
         tiny_task(), sentence_avg, 0.1
     ),
 }
-COPYING = {"arch": "entmax_copy_transformer", "copy_heads": "2"}  # which no gate closes
+COPYING = {"arch": "entmax_copy_transformer", "copy_heads": "2"}  # head 2 cannot be closed
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
@@ -100,7 +100,7 @@ COPYING = {"arch": "entmax_copy_transformer", "copy_heads": "2"}  # which no gat
         ("copy_cross_entropy_with_head_l0", COPYING),
     ],
 )
-def test_the_loss_is_the_stock_one_plus_lambda_times_the_expected_heads_for_each_unit(
+def test_the_loss_adds_lambda_times_the_expected_heads_to_the_stock_loss(
     name, options, training, sentence_avg, trainer, fixed_draws
 ):
     model = gated_model(**options).train(training)
@@ -125,14 +125,14 @@ SPLITS = [[[0, 1, 2, 3, 4]], [[0, 1, 2], [3, 4]], [[3], [0, 4], [1, 2]], [[0], [
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("options", [{"l0_weight": 0.3}, {"target_heads": "5", "max_update": 40}])
-def test_the_gradient_of_an_update_is_the_same_however_its_sentences_are_split_into_batches(
+def test_the_gradient_of_an_update_does_not_depend_on_the_split_into_batches(
     options, sentence_avg, trainer, fixed_draws
 ):
     found = []
     for split in SPLITS:
         model = gated_model().train()
         loss_of = criterion(sentence_avg, **options)
-        for update in (0, 7):  # to have a multiplier
+        for update in (0, 7):  # so that the multiplier is not zero
             trainer.updates = update
             model.zero_grad()
             sizes = []
@@ -149,9 +149,7 @@ def test_the_gradient_of_an_update_is_the_same_however_its_sentences_are_split_i
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("name", [NAME, CROSS_ENTROPY])
-def test_the_logged_numbers_are_those_of_the_stock_criterion_but_for_the_loss(
-    name, sentence_avg, trainer
-):
+def test_logged_numbers_except_the_loss_match_the_stock_criterion(name, sentence_avg, trainer):
     def logged(loss_of):
         with metrics.aggregate(new_root=True) as meters:
             for rows in ([0, 1, 2], [3, 4]):
@@ -170,7 +168,7 @@ def test_the_logged_numbers_are_those_of_the_stock_criterion_but_for_the_loss(
 
 
 class NatsCriterion(CrossEntropyCriterion):
-    """Logs its loss in nats a sentence, with the weight that fairseq gives where none is said."""
+    """Logs its loss in nats per sentence, with fairseq's default weight."""
 
     @classmethod
     def reduce_metrics(cls, logging_outputs):
@@ -179,7 +177,7 @@ class NatsCriterion(CrossEntropyCriterion):
         metrics.log_scalar("loss", loss / sentences)
 
 
-def test_the_logged_loss_has_the_units_and_the_weights_of_the_stock_criterion(monkeypatch):
+def test_the_logged_loss_keeps_the_stock_criterions_units_and_weights(monkeypatch):
     monkeypatch.setitem(CRITERION_REGISTRY, "nats_of_a_test", NatsCriterion)
     stock = CRITERION_DATACLASS_REGISTRY["cross_entropy"]
     monkeypatch.setitem(CRITERION_DATACLASS_REGISTRY, "nats_of_a_test", stock)
@@ -193,7 +191,7 @@ def test_the_logged_loss_has_the_units_and_the_weights_of_the_stock_criterion(mo
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_the_logs_carry_the_numbers_of_heads_of_the_model_and_of_each_attention(training, trainer):
+def test_the_log_has_head_counts_for_the_model_and_each_attention(training, trainer):
     model = gated_model().train(training)
     with torch.no_grad():
         model.head_gates()["cross"][0].weight.fill_(-1.0)
@@ -210,7 +208,7 @@ def test_the_logs_carry_the_numbers_of_heads_of_the_model_and_of_each_attention(
         counts = count_heads(gates)
         assert logged[f"heads_expected{suffix}"] == pytest.approx(counts.expected, abs=1e-3)
         assert logged[f"heads_open{suffix}"] == counts.open
-    # of each 4 heads one is closed and two are undecided; in one layer all are closed
+    # in one layer all heads are closed; in the others one of 4 is closed and two are undecided
     assert (logged["heads_open"], logged["heads_undecided"], logged["l0_weight"]) == (9, 6, 0.3)
     assert "heads_open_decoder_self" not in logged
 
@@ -218,7 +216,7 @@ def test_the_logs_carry_the_numbers_of_heads_of_the_model_and_of_each_attention(
 # Validation
 
 
-def test_validation_has_the_gates_of_generation_and_a_penalty_that_does_not_move(trainer):
+def test_validation_uses_the_gates_of_generation_and_a_constant_penalty(trainer):
     model = gated_model().eval()
     loss_of = criterion(target_heads="4", max_update=40)
     losses = []
@@ -231,7 +229,7 @@ def test_validation_has_the_gates_of_generation_and_a_penalty_that_does_not_move
     assert not any(gate.weight.grad is not None for gate in all_gates(model))
 
 
-def test_validation_by_the_trainer_decides_as_the_next_update_would(trainer):
+def test_validation_decides_heads_as_the_next_update_would(trainer):
     model = gated_model()
     loss_of = criterion(target_heads="4", decide_heads_at=3)
     for update in range(3):
@@ -245,7 +243,7 @@ def test_validation_by_the_trainer_decides_as_the_next_update_would(trainer):
     assert torch.equal(model.pruning_state.multipliers, multipliers)
 
 
-def test_validation_without_a_trainer_changes_nothing_in_the_model(trainer):
+def test_validation_without_a_trainer_does_not_change_the_model(trainer):
     trainer.updates = None
     model = gated_model()
     model.pruning_state.set_updates(50)
@@ -257,7 +255,7 @@ def test_validation_without_a_trainer_changes_nothing_in_the_model(trainer):
 # Settings
 
 
-def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty():
+def test_settings_of_the_stock_criterion_leave_out_those_of_the_penalty():
     stock = {"_name": "cross_entropy", "sentence_avg": False}
     settings = {**stock, "_name": CROSS_ENTROPY, "l0_weight": 0.1, "max_update": 9}
     assert plain_criterion(settings) == stock
@@ -265,8 +263,8 @@ def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty():
     assert plain_criterion({}) == {}
 
 
-def test_processes_and_checkpoints_find_criterion_and_options_by_their_names():
-    # fairseq compares the name of the class when it restores the optimizer
+def test_criterion_and_options_are_found_by_their_names():
+    # fairseq compares class names when it restores the optimizer
     assert CRITERION_REGISTRY[NAME].__name__ == "LabelSmoothedCrossEntropyWithHeadL0"
     options = CRITERION_DATACLASS_REGISTRY[NAME]
     assert pickle.loads(pickle.dumps(options)) is options
@@ -285,7 +283,7 @@ def test_processes_and_checkpoints_find_criterion_and_options_by_their_names():
 def test_a_model_without_gates_is_refused_with_the_remedy(build, message):
     with pytest.raises(ValueError, match=f"--criterion .*_with_head_l0 .*--head-gates .*{message}"):
         criterion(l0_weight=0.1).check_model(build())
-    # As fairscale's, by which fairseq wraps the model
+    # A class named like that of fairscale, with which fairseq wraps the model
     sharded = type("FullyShardedDataParallel", (torch.nn.Module,), {})
     with pytest.raises(ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pyt"):
         criterion(l0_weight=0.1).check_model(sharded())

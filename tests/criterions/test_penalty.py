@@ -17,12 +17,12 @@ LOG_A = {
 }
 TIES = {("encoder-self", 0): [2.5] * 4, ("encoder-self", 2): [2.5] * 3, ("cross", 1): [2.5] * 2}
 NUM_HEADS = {"encoder-self": 7, "cross": 2, "all": 9}
-# log a of two protected heads that come first in their layer, one that a gate would close
+# log a of two protected heads at the start of their layer; an ordinary gate would close the first
 PROTECTED = {("cross", 1): [-8.0, 0.3]}
 
 
 def make_gates(log_a=LOG_A, protected=None):
-    """Gates in float64: attention to layer to gate."""
+    """Gates in float64, as a dict from attention to layer to gate."""
     gates = {}
     for (attention, layer), values in log_a.items():
         added = (protected or {}).get((attention, layer), [])
@@ -63,7 +63,7 @@ def value_and_gradients(value, gates):
 
 
 def assert_same(value, expected, gates):
-    """That numbers and their gradients at every gate are the same."""
+    """Assert that two values and their gradients at every gate are the same."""
     found, wanted = value_and_gradients(value, gates), value_and_gradients(expected, gates)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other, atol=1e-12, rtol=0, check_dtype=False)
@@ -73,7 +73,7 @@ def assert_same(value, expected, gates):
     ("warmup", "updates", "share"),
     [(0, 0, 1.0), (0, 9, 1.0), (10, 0, 0.0), (10, 3, 0.3), (10, 10, 1.0), (10, 25, 1.0)],
 )
-def test_the_penalty_is_lambda_times_the_expected_heads_after_the_warm_up(warmup, updates, share):
+def test_the_penalty_is_lambda_times_the_expected_heads_after_warm_up(warmup, updates, share):
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(weight=0.7, warmup_updates=warmup)
     penalty.advance(gates, state, updates)
@@ -83,7 +83,7 @@ def test_the_penalty_is_lambda_times_the_expected_heads_after_the_warm_up(warmup
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 @pytest.mark.parametrize("targets", [{"all": 4}, {"encoder-self": 2, "cross": 1}, {"cross": 1}])
-def test_multipliers_move_by_the_violation_and_the_target_by_equal_steps(targets, is_stopped):
+def test_multipliers_follow_the_violation_and_the_target_moves_in_equal_steps(targets, is_stopped):
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(targets=targets, warmup_updates=4, multiplier_lr=0.05)
     penalty.advance(gates, state, 0)
@@ -95,16 +95,16 @@ def test_multipliers_move_by_the_violation_and_the_target_by_equal_steps(targets
         return (expected_heads(gates, name) - target) / NUM_HEADS[name]
 
     for updates in range(1, 8):
-        if is_stopped and updates == 3:  # the update of the checkpoint comes again
+        if is_stopped and updates == 3:  # the checkpoint's update comes again
             saved, state = state, PruningState()
             state.load_state_dict(saved.state_dict())
             penalty.advance(gates, state, updates - 1)
-        # what the optimiser does meanwhile
+        # what the optimiser does between updates
         set_log_a(gates["encoder-self"][0], [-4.0 + updates, 3.0 - updates, 0.2, 1.1])
         penalty.advance(gates, state, updates)
         for name in targets:
             multipliers[name] += 0.05 * violation(name, updates).item()
-        # another batch of the same update moves nothing
+        # another batch of the same update changes nothing
         set_log_a(gates["cross"][1], [1.5, -1.0 - updates])
         penalty.advance(gates, state, updates)
         assert penalty.weights(state) == pytest.approx(multipliers, abs=1e-12)
@@ -124,7 +124,7 @@ def test_multipliers_move_by_the_violation_and_the_target_by_equal_steps(targets
         *({"encoder-self": a, "cross": b} for a, b in ((0, 2), (3, 1), (7, 0))),
     ],
 )
-def test_after_the_decision_a_budget_is_met_by_the_largest_and_of_ties_the_first(targets, log_a):
+def test_a_decision_keeps_the_largest_log_a_and_the_first_of_ties(targets, log_a):
     gates, state = make_gates(log_a), PruningState()
     penalty = HeadPenalty(targets=targets, decide_at=3)
     for updates in range(3):
@@ -141,7 +141,7 @@ def test_after_the_decision_a_budget_is_met_by_the_largest_and_of_ties_the_first
     assert (counts.expected, counts.open, counts.undecided) == (number, number, 0)
 
 
-def test_gates_without_a_budget_are_rounded_to_what_is_nearer_in_evaluation():
+def test_gates_without_a_budget_are_rounded_to_the_nearer_value():
     nearer = [float(value >= 0.5) for value in at_evaluation(make_gates())]
     assert 0 < sum(nearer) < 9
     for targets, rest in ((None, slice(None)), ({"cross": 0}, slice(7))):
@@ -151,16 +151,16 @@ def test_gates_without_a_budget_are_rounded_to_what_is_nearer_in_evaluation():
     assert at_evaluation(gates)[7:] == [0.0, 0.0]
 
 
-def test_a_training_that_goes_on_behind_the_decision_decides_before_its_first_update():
+def test_a_training_resumed_after_the_decision_decides_before_its_first_update():
     gates, state = make_gates(), PruningState()
     HeadPenalty(targets={"all": 4}, decide_at=90).advance(gates, state, 10)
     assert not any(gate.is_decided for gate in in_order(gates))
-    # stopped, and started again with another number of updates to decide at
+    # stopped, and resumed with an earlier update for the decision
     HeadPenalty(targets={"all": 4}, decide_at=10).advance(gates, state, 10)
     assert count_heads(in_order(gates)).open == 4
 
 
-def test_what_is_decided_stays_decided_without_a_gradient_until_a_new_training_begins():
+def test_a_decision_holds_without_gradient_until_a_new_training_begins():
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(targets={"all": 4}, decide_at=2)
     for updates in (0, 1, 2):
@@ -183,7 +183,7 @@ def test_what_is_decided_stays_decided_without_a_gradient_until_a_new_training_b
     assert state.start.tolist() == [pytest.approx(expected, abs=1e-6), -1, -1]
 
 
-def test_in_validation_a_weight_counts_the_expected_heads_without_warm_up_or_gradient():
+def test_validation_counts_expected_heads_without_warm_up_or_gradient():
     gates = make_gates()
     value = HeadPenalty(weight=0.7, warmup_updates=1000).at_validation(gates)
     assert value.item() == pytest.approx(0.7 * expected_heads(gates).item(), abs=1e-12)
@@ -193,7 +193,7 @@ def test_in_validation_a_weight_counts_the_expected_heads_without_warm_up_or_gra
 @pytest.mark.parametrize(
     ("targets", "undecided", "decided"),
     [
-        # a nat for each head until it is decided, then the distance from the budget
+        # one nat per head until the decision, then the distance from the budget
         ({"all": 4}, 9, 0),
         ({"all": 2}, 9, 2),
         ({"all": 9}, 9, 5),
@@ -203,7 +203,7 @@ def test_in_validation_a_weight_counts_the_expected_heads_without_warm_up_or_gra
         ({"encoder-self": 4, "cross": 0}, 9, 1 + 1),
     ],
 )
-def test_in_validation_a_budget_costs_its_distance(targets, undecided, decided):
+def test_a_budget_in_validation_costs_its_distance(targets, undecided, decided):
     for log_a in (-10.0, 0.3, 10.0):
         gates = make_gates({place: [log_a] * len(values) for place, values in LOG_A.items()})
         assert HeadPenalty(targets=targets).at_validation(gates).item() == undecided
@@ -221,7 +221,7 @@ def test_in_validation_a_budget_costs_its_distance(targets, undecided, decided):
         ),
     ],
 )
-def test_a_training_that_goes_on_with_another_budget_starts_from_the_heads_it_has(before, after):
+def test_a_training_resumed_with_another_budget_starts_from_its_current_heads(before, after):
     gates, state, loaded = make_gates(), PruningState(), PruningState()
     before.advance(gates, state, 0)
     loaded.load_state_dict(state.state_dict())
@@ -231,11 +231,11 @@ def test_a_training_that_goes_on_with_another_budget_starts_from_the_heads_it_ha
         assert found == pytest.approx(expected_heads(gates, group).item(), abs=1e-6)
 
 
-# Heads that no gate may close: the penalty is that of a model without them, plus heads that stay
+# Protected heads: the penalty is that of a model without them, and they count as heads that stay
 
 
 @pytest.mark.parametrize("targets", [None, {"all": 4}, {"encoder-self": 2, "cross": 1}])
-def test_penalty_gradients_and_multipliers_are_those_of_the_heads_that_may_close(targets):
+def test_penalty_gradients_and_multipliers_come_from_unprotected_heads(targets):
     more = targets and {
         name: number + 2 * (name in ("all", "cross")) for name, number in targets.items()
     }
@@ -254,7 +254,7 @@ def test_penalty_gradients_and_multipliers_are_those_of_the_heads_that_may_close
 
 
 @pytest.mark.parametrize("number", [0, 3, 7])
-def test_protected_heads_are_among_those_that_stay(number):
+def test_protected_heads_are_among_the_heads_that_stay(number):
     gates, alone = make_gates(protected=PROTECTED), make_gates()
     penalty = HeadPenalty(targets={"all": 2 + number}, decide_at=0)
     penalty.advance(gates, PruningState(), 0)
@@ -275,6 +275,6 @@ def test_protected_heads_are_among_those_that_stay(number):
         ({"all": 0}, r"asks for 0 heads in all, where 2 copy and always stay: give 2 or more"),
     ],
 )
-def test_a_budget_that_the_model_cannot_have_is_refused_with_the_remedy(targets, message):
+def test_an_impossible_budget_is_refused_with_the_remedy(targets, message):
     with pytest.raises(ValueError, match=message):
         HeadPenalty(targets=targets).check(make_gates(protected=PROTECTED))

@@ -1,4 +1,4 @@
-"""The options of the penalty: which are refused, and what those that are not given follow from."""
+"""The options of the penalty: which are refused, and the defaults of those that are not given."""
 
 import math
 
@@ -32,7 +32,7 @@ BUDGET = {"target_heads": "24", "max_update": 100}
         ),
     ],
 )
-def test_wrong_options_are_named_with_their_values_and_what_to_do(options, message):
+def test_wrong_options_are_named_with_their_values_and_a_remedy(options, message):
     with pytest.raises(ValueError, match=message):
         read_penalty(HeadL0Options(**{"max_update": 0, **options}))
 
@@ -40,12 +40,12 @@ def test_wrong_options_are_named_with_their_values_and_what_to_do(options, messa
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        # of a weight: no warm-up and no decision unless asked for
+        # with a weight: neither warm-up nor decision by default
         ({"max_update": 100}, (0.0, None, 0, None)),
         ({"l0_weight": 0.1, "max_update": 100}, (0.1, None, 0, None)),
         ({"l0_weight": 0.1, "l0_warmup_updates": 30}, (0.1, None, 30, None)),
         ({"l0_weight": 0.1, "decide_heads_at": 70}, (0.1, None, 0, 70)),
-        # of a budget: decided at 3/4 of training, reached at 2/3 of that
+        # with a budget: decided at 3/4 of training, reached at 2/3 of that
         ({"target_heads": "24", "max_update": 120}, (0.0, {"all": 24}, 60, 90)),
         ({"target_heads": 24, "decide_heads_at": 60}, (0.0, {"all": 24}, 40, 60)),
         (
@@ -58,7 +58,7 @@ def test_wrong_options_are_named_with_their_values_and_what_to_do(options, messa
         ),
     ],
 )
-def test_what_is_not_given_follows_from_what_is(options, expected):
+def test_missing_options_are_derived_from_the_given_ones(options, expected):
     penalty = read_penalty(HeadL0Options(**{"max_update": 0, **options}))
     found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
     assert found == expected

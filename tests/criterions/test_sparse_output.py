@@ -20,7 +20,7 @@ def criterion(alpha=1.5, smoothing=0.0, sentence_avg=False, **options):
     return EntmaxLossCriterion(tiny_task(), alpha, smoothing, sentence_avg, **options)
 
 
-# Outputs that have no one score for each word
+# Models whose output does not have one score per word
 WITHOUT_SCORES = [
     {"arch": "entmax_transformer", "adaptive_softmax_cutoff": "5,10"},
     {"arch": "entmax_copy_transformer"},
@@ -32,7 +32,7 @@ def sample():
 
 
 def model_of(alpha=1.5, **options):
-    """With scores of words far apart, so that there is something to cut."""
+    """A model whose scores of words differ enough to give zeros."""
     model = build_model(output_alpha=alpha, **options)
     with torch.no_grad():
         model.decoder.output_projection.weight.mul_(4)
@@ -41,7 +41,7 @@ def model_of(alpha=1.5, **options):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("sentence_avg", [False, True])
-def test_with_alpha_1_it_is_the_label_smoothed_cross_entropy_of_fairseq(smoothing, sentence_avg):
+def test_alpha_1_matches_fairseqs_label_smoothed_cross_entropy(smoothing, sentence_avg):
     ours, theirs = model_of(1.0), model_of(1.0)
     loss, size, logged = criterion(1.0, smoothing, sentence_avg)(ours, sample())
     stock = LabelSmoothedCrossEntropyCriterion(
@@ -59,7 +59,7 @@ def test_with_alpha_1_it_is_the_label_smoothed_cross_entropy_of_fairseq(smoothin
         torch.testing.assert_close(parameter.grad, of_theirs, rtol=1e-4, atol=1e-5, msg=name)
 
 
-def test_smoothing_takes_the_target_of_the_gradient_from_1_to_1_minus_epsilon():
+def test_smoothing_lowers_the_target_probability_in_the_gradient():
     eps, made = 0.2, sample()
     model = model_of(1.5)
     net_output = model(**made["net_input"])
@@ -78,7 +78,7 @@ def test_smoothing_takes_the_target_of_the_gradient_from_1_to_1_minus_epsilon():
     torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_loss_for_each_word_sums_to_the_loss_and_skips_the_prefix():
+def test_unreduced_losses_sum_to_the_loss_and_skip_the_prefix():
     model, made = model_of(), sample()
     loss = criterion()(model, made)[0]
     each = criterion()(model, made, reduce=False)[0]
@@ -89,7 +89,7 @@ def test_a_loss_for_each_word_sums_to_the_loss_and_skips_the_prefix():
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_what_is_logged_counts_supports_and_targets_in_them(alpha):
+def test_logged_numbers_describe_the_support(alpha):
     model, made = model_of(alpha), sample()
     with metrics.aggregate(new_root=True) as meters:
         logged = [criterion(alpha)(model, made)[2] for _ in range(2)]
@@ -115,7 +115,7 @@ def test_what_is_logged_counts_supports_and_targets_in_them(alpha):
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_probabilities_of_words_are_those_of_entmax_and_sum_to_one(alpha):
+def test_word_probabilities_match_entmax_and_sum_to_one(alpha):
     model, made = model_of(alpha), sample()
     net_output = model(**made["net_input"])
     probs = model.get_normalized_probs(net_output, log_probs=False)
@@ -129,7 +129,7 @@ def test_probabilities_of_words_are_those_of_entmax_and_sum_to_one(alpha):
     assert (logs == -math.inf).equal(probs == 0)
 
 
-def test_the_default_alpha_is_that_of_the_loss_which_the_settings_say():
+def test_the_output_alpha_defaults_to_the_alpha_of_the_loss():
     args = Namespace(arch="entmax_transformer", **TINY, criterion="entmax_loss", loss_alpha=1.3)
     ARCH_CONFIG_REGISTRY[args.arch](args)
     ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
@@ -168,6 +168,6 @@ def test_the_default_alpha_is_that_of_the_loss_which_the_settings_say():
         ),
     ],
 )
-def test_what_does_not_fit_together_is_refused(attempt, message):
+def test_options_that_do_not_fit_together_are_refused(attempt, message):
     with pytest.raises(ValueError, match=message):
         attempt()

@@ -1,4 +1,4 @@
-"""A teacher: the loss against a plain computation, and nothing else that changes."""
+"""Training with a teacher: the loss matches a plain computation, and nothing else changes."""
 
 import math
 
@@ -17,7 +17,7 @@ WEIGHT = 0.3
 
 
 def written(folder, model, arch="entmax_transformer", **settings):
-    """The checkpoint of a model, as fairseq loads it."""
+    """The path of the model's checkpoint, which fairseq can load."""
     state = state_of(model, arch)
     state["optimizer_history"][0] |= {"optimizer_name": "adam", "lr_scheduler_state": {}}
     vars(state["cfg"]["model"]).update(settings)
@@ -46,9 +46,9 @@ def log_probs(model, inputs):
     "name",
     ["cross_entropy", "label_smoothed_cross_entropy", "label_smoothed_cross_entropy_with_head_l0"],
 )
-def test_the_loss_is_the_criterions_and_the_divergence_of_each_word(name, tmp_path):
+def test_the_loss_mixes_the_criterion_with_each_words_divergence(name, tmp_path):
     arch = "transformer" if name == "cross_entropy" else "entmax_transformer"
-    # The student was pruned, and has sparse attention and gates
+    # The student is pruned, and has sparse attention and gates
     student = build_model(seed=2, cross_attn_heads="1,3", head_gates="cross").train()
     for gate in student.head_gates()["cross"].values():
         gate.decide(torch.ones(gate.num_heads))
@@ -68,11 +68,11 @@ def test_the_loss_is_the_criterions_and_the_divergence_of_each_word(name, tmp_pa
     shown = divergence.item() / size / math.log(2)
     assert meters["teacher_loss"].avg == pytest.approx(shown, rel=1e-4)
     assert {key: float(one) for key, one in logged.items()} == {k: float(v) for k, v in own.items()}
-    # In validation it is the criterion to the bit
+    # In validation the loss is bitwise the criterion's
     assert torch.equal(*(one(student.eval(), inputs)[0] for one in (plain, loss_of)))
 
 
-def test_a_sparse_output_learns_by_its_own_loss_also_what_it_gives_no_probability(tmp_path):
+def test_a_sparse_output_also_learns_words_outside_its_support(tmp_path):
     student = build_model(seed=2, output_alpha=1.5).train()
     with torch.no_grad():
         student.decoder.output_projection.weight.mul_(8)
@@ -82,13 +82,13 @@ def test_a_sparse_output_learns_by_its_own_loss_also_what_it_gives_no_probabilit
     teacher.divergence(student, (), inputs["net_input"], (scores, None)).sum().backward()
     probs = student.get_normalized_probs((scores.detach(), None), False)
     assert (probs == 0).any()
-    # With the gradient p - q
+    # The gradient is p - q
     wanted = log_probs(teacher.model, inputs).exp().float()
     torch.testing.assert_close(scores.grad, probs - wanted, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["copy_cross_entropy", "cross_entropy", "sentence_prediction"])
-def test_models_that_copy_write_or_classify_have_nothing_to_learn_from_themselves(name):
+def test_a_model_learns_nothing_from_a_teacher_equal_to_itself(name):
     task, inputs = None, sample()
     tokens = inputs["net_input"]["prev_output_tokens"]
     if name == "copy_cross_entropy":
@@ -116,7 +116,7 @@ def test_models_that_copy_write_or_classify_have_nothing_to_learn_from_themselve
     assert learned[1] > 0.01
 
 
-def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(tmp_path):
+def test_a_teacher_of_weight_zero_changes_nothing_and_a_teacher_stays_fixed(tmp_path):
     path, ends = written(tmp_path, build_model()), []
     for options in ({}, {"teacher": path, "teacher_weight": 0}, {"teacher": path}):
         trainer = make_trainer(build_model(seed=2, dropout=0.2, **options))
@@ -126,7 +126,7 @@ def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(
     plain, without, learned = (end["model"] for end in ends)
     assert all(torch.equal(value, without[name]) for name, value in plain.items())
     assert any(not torch.equal(value, learned[name]) for name, value in plain.items())
-    # The checkpoint has the student alone
+    # The checkpoint contains only the student
     assert learned.keys() == plain.keys()
     assert ends[2]["criterion"] is None
     teacher = trainer.criterion.forward.func.__self__.model
@@ -136,10 +136,10 @@ def test_a_weight_of_zero_is_no_teacher_to_the_bit_and_a_teacher_learns_nothing(
     )
 
 
-def test_the_task_and_the_folder_of_a_training_are_the_students(tmp_path, monkeypatch):
+def test_a_teacher_leaves_the_students_task_and_folder_alone(tmp_path, monkeypatch):
     path, task = written(tmp_path, build_model(), save_dir="checkpoints"), tiny_task()
     task.sequence_generator = "the student's"
-    # A pruned student that is trained where the teacher was
+    # A pruned student is trained in the folder that trained the teacher
     (tmp_path / "checkpoints").mkdir()
     heads = {"cross_attn_heads": "1,3"}
     student = state_of(build_model(**heads), **heads)
@@ -151,7 +151,7 @@ def test_the_task_and_the_folder_of_a_training_are_the_students(tmp_path, monkey
     assert task.sequence_generator == "the student's"
 
 
-def test_a_model_that_is_asked_twice_learns_from_words_alone(tmp_path):
+def test_running_a_batch_twice_doubles_the_teachers_loss(tmp_path):
     teacher = Teacher(written(tmp_path, build_model()), tiny_task(), 1.0)
     student, inputs = build_model(seed=2).train(), sample()
     twice = {key: torch.cat([one, one]) for key, one in inputs["net_input"].items()}
@@ -168,7 +168,7 @@ def test_a_model_that_is_asked_twice_learns_from_words_alone(tmp_path):
     assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)
 
 
-def test_a_teacher_is_in_the_students_precision(tmp_path):
+def test_a_teacher_takes_the_students_precision(tmp_path):
     teacher, inputs = (
         Teacher(written(tmp_path, build_model()), tiny_task(), 1.0),
         sample()["net_input"],
@@ -180,7 +180,7 @@ def test_a_teacher_is_in_the_students_precision(tmp_path):
     torch.testing.assert_close(half, full, atol=0.02, rtol=0)
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_an_unsuitable_teacher_is_refused(tmp_path):
     path, adaptive = written(tmp_path, build_model()), build_model(adaptive_softmax_cutoff="5,9")
     for student in (adaptive, build_model("entmax_copy_transformer")):
         with pytest.raises(ValueError, match=f"--teacher {path}: both models have to copy words"):
