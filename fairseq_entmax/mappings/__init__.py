@@ -1,4 +1,4 @@
-"""Scores to probabilities: functions, modules, and their text form. Needs torch only."""
+"""Mappings from scores to probabilities: functions, modules, their text form. Needs only torch."""
 
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.entmax import Entmax

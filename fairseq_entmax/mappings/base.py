@@ -1,9 +1,9 @@
 """Mappings from attention scores to probabilities, as modules.
 
 A mapping takes scores ``(batch, heads, queries, keys)`` and returns probabilities of the
-same shape. It owns everything about itself: what it learns, what of it is worth watching, what
-is left of it when heads are pruned, and whether a kernel can take its place. A new one
-subclasses :class:`Mapping` and gets its name by ``register_mapping``, wherever it stands.
+same shape. It owns everything about itself: what it learns, which of its values are worth
+watching, what remains when heads are pruned, and whether a kernel can replace it. A new one
+subclasses :class:`Mapping` and gets its name from ``register_mapping``, in any module.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ Number = TypeVar("Number", float, Tensor, float | Tensor)
 Generator = torch.Generator | None
 
 TEMPERATURE, INITIAL = "temperature", "temperature_init"
-# How far one learned value reaches
+# How widely one learned value is shared
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
 SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
 
 
 def check_share(share: str, name: str) -> str:
-    """Return ``share``, or raise ValueError where it is none of :data:`SHARING`."""
+    """Return ``share``, or raise ValueError unless it is one of :data:`SHARING`."""
     if share not in SHARING:
         raise ValueError(f"{name} must be one of {', '.join(SHARING)}, not {share!r}")
     return share
 
 
 class Mapping(nn.Module):
-    """Scores to probabilities. Masked keys (``-inf``) get exactly zero.
+    """A mapping from scores to probabilities. Masked keys (``-inf``) get exactly zero.
 
-    A subclass writes :meth:`forward`, and :meth:`head_values` and :meth:`keep_heads` where it
-    has something for each head.
+    A subclass defines :meth:`forward`, and :meth:`head_values` and :meth:`keep_heads` if it has
+    values for each head.
 
     Attributes:
-        text_parameters: what the text form takes, such as ``("alpha",)`` for
+        text_parameters: parameters of the text form, such as ``("alpha",)`` for
             ``entmax:alpha=1.5``.
-        share: how far its parameters reach, one of :data:`SHARING`. Beyond one layer, the
-            model makes mappings of the same class use the same parameters.
-        lr_factor: what its own parameters have to be multiplied by. Parameters of a state dict
-            that were stored by another factor are converted as they are loaded.
-        is_softmax: whether it is softmax whatever it is trained with, so that torch's own
-            attention can take its place.
-        rise: from softmax to the mapping itself in the first updates; None where it has none.
+        share: how widely its parameters are shared, one of :data:`SHARING`. Beyond one
+            layer, the model makes mappings of the same class use the same parameters.
+        lr_factor: what its own stored parameters are multiplied by. Parameters of a state dict
+            that were stored by another factor are converted when they are loaded.
+        is_softmax: whether it is softmax, and stays so whatever training does, so that torch's
+            own attention can replace it.
+        rise: the rise from softmax to the mapping itself in the first updates, or None.
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
@@ -69,13 +69,13 @@ class Mapping(nn.Module):
 
     @classmethod
     def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> Mapping:
-        """Build the mapping that a text names; without parameters unless a class says otherwise.
+        """Build the mapping that a text names; the default ignores all parameters.
 
         Args:
-            parameters: what :meth:`read_text` returned; and, of what the text did not have, the
-                values of options that stand for it, such as ``--alpha-init``, checked.
+            parameters: what :meth:`read_text` returned; and for what the text lacks, the checked
+                values of options, such as ``--alpha-init``.
             num_heads: number of heads of the scores, 1 or more.
-            generator: where random starting values come from; None is torch's own.
+            generator: draws random initial values; None is torch's own.
 
         Raises:
             ValueError: a value is not allowed.
@@ -84,14 +84,14 @@ class Mapping(nn.Module):
 
     @classmethod
     def read_text(cls, parameters: dict[str, str]) -> dict[str, Any]:
-        """What stood behind the name, and what the name stands for, as :meth:`from_text` takes it.
+        """Convert a text's parameters, and those that its name implies, for :meth:`from_text`.
 
-        The texts as they are, unless a class says otherwise, once a mapping of one head was built of them.
+        The default returns the texts, after building a mapping of one head from them as a check.
 
         Raises:
             ValueError: a value is not allowed.
         """
-        # Not with torch's own random numbers, which a check is not to use up
+        # A private generator, so that checking does not change the training's random numbers
         cls.from_text(parameters, 1, torch.Generator())
         return parameters
 
@@ -101,56 +101,56 @@ class Mapping(nn.Module):
 
     @property
     def risen(self) -> float:
-        """How far it has risen from softmax, 0, to itself, 1."""
+        """How far it has risen, from 0 (softmax) to 1 (the mapping itself)."""
         return 1.0 if self.rise is None else self.rise.share
 
     def on_its_way(self, value: Number) -> Number:
-        """A number that has risen to ``value`` from 0, where the mapping is softmax."""
+        """A number that rises to ``value`` from 0, at which the mapping is softmax."""
         return value if self.risen == 1.0 else self.risen * value
 
     def head_values(self) -> dict[str, Tensor]:
-        """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""
+        """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` if all heads share one."""
         return {}
 
     @property
     def learned(self) -> tuple[str, ...]:
-        """Which of :meth:`head_values` training changes: all, if there is anything to learn."""
+        """Which :meth:`head_values` training changes: by default all, if there is any parameter."""
         return tuple(self.head_values()) if any(True for _ in self.parameters()) else ()
 
     @property
     def changing(self) -> tuple[str, ...]:
-        """Which of :meth:`head_values` are other ones in the course of a training: learned, or rising."""
+        """Which :meth:`head_values` change in the course of training: learned or rising ones."""
         return self.learned if self.rise is None else tuple(self.head_values())
 
     def learns(self, name: str) -> list[bool]:
-        """Of each number that :meth:`head_values` has of this name, whether training changes it."""
+        """Whether training changes each number that :meth:`head_values` has under this name."""
         return [name in self.learned] * self.head_values()[name].numel()
 
     def changes(self, name: str) -> list[bool]:
-        """As :meth:`learns`, with those that rise."""
+        """Like :meth:`learns`, but also true for numbers that rise."""
         return [name in self.changing] * self.head_values()[name].numel()
 
     def keep_heads(self, indices: Sequence[int]) -> None:
-        """Forget all heads but these, in this order, as pruning does.
+        """Keep only these heads, in this order, as pruning does.
 
         Args:
             indices: heads from 0, at least one.
         """
 
     def epsilon(self) -> float | Tensor | None:
-        """alpha - 1, for a kernel for the whole of attention, where the mapping is alpha-entmax.
+        """alpha - 1 for a kernel that does all of attention, if the mapping is alpha-entmax.
 
-        Kernels have it from here, as the difference of an alpha near 1 has no digits left. A number above
-        0, or ``(heads,)``, or ``(1,)`` for all heads; None, unless a class says otherwise.
+        Kernels take it from here, as subtracting 1 from an alpha near 1 leaves no digits. It is a
+        number above 0, ``(heads,)``, or ``(1,)`` for all heads; by default it is None.
         """
         return None
 
     def score_scale(self) -> float | Tensor | None:
-        """What scores are multiplied by first, or queries before a kernel: a number, ``(heads,)``, ``(1,)``, or None."""
+        """Factor of scores, or of a kernel's queries: a number, ``(heads,)``, ``(1,)`` or None."""
         return None
 
     def scaled(self, scores: Tensor) -> Tensor:
-        """Scores times :meth:`score_scale`, with which :meth:`forward` begins where there is one."""
+        """Scores times :meth:`score_scale`, if any; :meth:`forward` begins with this product."""
         scale = self.score_scale()
         if not isinstance(scale, Tensor):
             return scores if scale is None else scores * scale
@@ -159,7 +159,7 @@ class Mapping(nn.Module):
         return product.to(scores.dtype).masked_fill(masked, -torch.inf)
 
     def epsilon_holds(self) -> bool:
-        """Whether :meth:`epsilon` speaks of this :meth:`forward`, which nobody has changed or watches."""
+        """Whether :meth:`epsilon` is that of this :meth:`forward`, unchanged and without hooks."""
         return self._is_of_forward("epsilon") and not has_hook(self)
 
     def _is_of_forward(self, method: str) -> bool:
@@ -169,21 +169,21 @@ class Mapping(nn.Module):
         )
 
     def exported(self) -> nn.Module:
-        """:meth:`scriptable`, or its ValueError where it does not speak of this :meth:`forward`."""
+        """Call :meth:`scriptable`, or raise its error if it is for another :meth:`forward`."""
         if not self._is_of_forward("scriptable"):
             raise refusal(type(self).__name__)
         return self.scriptable()
 
     def scriptable(self) -> nn.Module:
-        """What does the same to :meth:`scaled` scores in TorchScript and ONNX, with its numbers as constants.
+        """A module for TorchScript and ONNX that maps :meth:`scaled` scores, with constant numbers.
 
         Raises:
-            ValueError: there is nothing of the kind; so it is unless a class says otherwise.
+            ValueError: there is no such module, as by default.
         """
         raise refusal(type(self).__name__)
 
     def convert(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Store by our own factors what a state dict has of our parameters, under this prefix."""
+        """Convert our parameters in a state dict, under this prefix, to our own factors."""
         for path, part in self.named_modules():
             if isinstance(part, Mapping):
                 part._convert_parameters(state_dict, f"{prefix}{path}." if path else prefix)
@@ -194,7 +194,7 @@ class Mapping(nn.Module):
             factors.convert(state_dict, prefix, names, self.lr_factor)
 
     def _save_factor(self) -> None:
-        """Have checkpoints say by which factor our own parameters are stored, where it is not 1."""
+        """Make checkpoints store the factor of our own parameters, unless it is 1."""
         if self.lr_factor != NO_FACTOR and any(
             parameter is not None for parameter in self._parameters.values()
         ):
@@ -211,13 +211,13 @@ class Mapping(nn.Module):
 
 @functools.cache
 def _is_forward_beside(mapping_class: Any, forward: Any, method: str) -> bool:
-    """Whether a mapping's ``forward`` is that of the class whose ``method`` it has."""
+    """Whether a mapping's ``forward`` is that of the class that defines its ``method``."""
     owner = next(base for base in mapping_class.__mro__ if method in vars(base))
     return forward is owner.forward
 
 
 def has_hook(module: Any) -> bool:
-    """Whether somebody sees, or changes, what a module does."""
+    """Whether a module has hooks, which see or change what it does."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -227,9 +227,9 @@ def has_hook(module: Any) -> bool:
 
 
 class OfHeads(Mapping):
-    """A mapping of numbers that are fixed or learned, one for each head or one for all."""
+    """A mapping with numbers that are fixed or learned, one for each head or one for all."""
 
-    # Text parameters to what reads their values, given the name, too: a text once, where it enters
+    # Text parameter to the function that reads its value, given its name; each text is read once
     readers: ClassVar[dict[str, Callable[[Any, str], Any]]] = {
         "share": check_share,
         LR_FACTOR: check_lr_factor,
@@ -238,25 +238,25 @@ class OfHeads(Mapping):
         WARMUP: check_warmup,
     }
     text_parameters: ClassVar[tuple[str, ...]] = tuple(readers)
-    # Numbers that may be learned to their parameters; text parameters of initial values to the numbers
+    # Number that may be learned to its parameter; text parameter of an initial value to its number
     parameter_of: ClassVar[dict[str, str]] = {TEMPERATURE: "log_temperature"}
     init_of: ClassVar[dict[str, str]] = {INITIAL: TEMPERATURE}
     fixed_temperature = 1.0
 
     @classmethod
     def read(cls, given: Dictionary[str, Any]) -> dict[str, Any]:
-        """What texts, or arguments in Python, say by :attr:`readers`; nothing of None."""
+        """Read texts, or arguments in Python, by :attr:`readers`; None is left out."""
         known = ((name, value) for name, value in given.items() if value is not None)
         return {name: cls.readers[name](value, name) for name, value in known}
 
     def _set_numbers(self, values: dict[str, Any], count: int, generator: Generator) -> None:
-        """Take numbers of :attr:`readers`, but for the temperature, with so many of each that is learned."""
+        """Set the numbers read, except the temperature; each learned one has ``count`` values."""
         raise NotImplementedError
 
     @classmethod
     def from_text(cls, parameters: dict[str, Any], num_heads: int, generator: Generator) -> OfHeads:
         make: Any = cls
-        mapping: OfHeads = make(2.0)  # sparsemax, as long as it has no other numbers
+        mapping: OfHeads = make(2.0)  # sparsemax, until its own numbers are set
         mapping.share = parameters.get("share", SHARE_NONE)
         count = num_heads if mapping.share == SHARE_NONE else 1
         mapping._set_numbers(parameters, count, generator)
@@ -271,7 +271,7 @@ class OfHeads(Mapping):
 
     @property
     def temperature(self) -> float | Tensor:
-        """What scores are divided by: gamma of Niculae and Blondel 2017, section 2. It does not rise."""
+        """The divisor of scores: gamma of Niculae and Blondel 2017, section 2. It does not rise."""
         log = getattr(self, "log_temperature", None)
         return self.fixed_temperature if log is None else value_of(log, self.lr_factor).exp()
 
@@ -280,7 +280,7 @@ class OfHeads(Mapping):
         return None if isinstance(temperature, float) and temperature == 1.0 else 1.0 / temperature
 
     def numbers(self) -> dict[str, float | Tensor]:
-        """What is in use: a number, or ``(heads,)`` or ``(1,)`` where it is learned."""
+        """The numbers in use, by name: a float, or ``(heads,)`` or ``(1,)`` if learned."""
         return {} if self.score_scale() is None else {TEMPERATURE: self.temperature}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Alpha-entmax with a fixed or learned alpha, and what structure makes of it."""
+"""Alpha-entmax as a module, with a fixed or learned alpha, and with structure or without."""
 
 from __future__ import annotations
 
@@ -50,23 +50,22 @@ class Entmax(OfHeads):
     optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
     2016), at 1.5 the 1.5-entmax of Peters et al. 2019. With a strength of total variation or of
     OSCAR it is fusedmax or oscarmax with any alpha (Niculae and Blondel 2017); a learned strength
-    is ``softplus(l)``. With a warmup (``warmup`` in its text) alpha rises from 1 to its value, and a strength
-    from 0: at a share ``s`` of its updates alpha is ``1 + s (alpha - 1)``.
+    is ``softplus(l)``. With a warmup (``warmup`` in its text) alpha rises from 1 to its value, and
+    a strength from 0: after a share ``s`` of the updates alpha is ``1 + s (alpha - 1)``.
 
     Args:
-        alpha: a number in [1, 2] that stays; ``None`` learns it.
-        num_alphas: how many are learned, of alpha and of a strength: the number of heads, or 1
-            for all heads together.
-        alpha_init: where they start: ``"normal"`` draws ``a`` from N(0, 1), the paper's
-            choice; a number strictly between 1 and 2 starts every alpha there. Unused when
-            alpha is fixed.
-        generator: where the draws come from; None is torch's own.
-        tv: strength of total variation, 0 or more and fixed, or ``"learned"``; None for no such
-            penalty, which 0 comes to as well.
-        oscar: likewise of OSCAR; not together with ``tv``.
-        strength_init: where a learned strength starts, above 0; None for 0.1 of ``tv`` and 0.01 of
-            ``oscar``, the paper's.
-        lr_factor: how much faster than other parameters all that is learned changes, from 0.001
+        alpha: a fixed number in [1, 2]; ``None`` learns it.
+        num_alphas: how many values of alpha, and of a strength, are learned: the number of
+            heads, or 1 for all heads together.
+        alpha_init: initial alpha: ``"normal"`` draws ``a`` from N(0, 1), the paper's choice; a
+            number strictly between 1 and 2 is that of every alpha. Unused when alpha is fixed.
+        generator: makes these draws; None is torch's own.
+        tv: strength of total variation: a fixed number, 0 or more, or ``"learned"``; None, like
+            0, means no such penalty.
+        oscar: the same for OSCAR; not together with ``tv``.
+        strength_init: initial value of a learned strength, above 0; None for the paper's, 0.1 for
+            ``tv`` and 0.01 for ``oscar``.
+        lr_factor: how much faster than other parameters all numbers here learn, from 0.001
             to 10,000: the parameters hold ``a / lr_factor`` and ``l / lr_factor``.
 
     Attributes:
@@ -142,12 +141,12 @@ class Entmax(OfHeads):
 
     @property
     def alpha(self) -> float | Tensor:
-        """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
+        """The alpha in use: a number, or ``(num_alphas,)`` if it is learned."""
         return 1.0 + self._epsilon
 
     @property
     def _epsilon(self) -> float | Tensor:
-        """alpha - 1, also with structure: not by a subtraction, which would leave nothing near 1."""
+        """alpha - 1, even with structure; not subtracted if learned, as digits are lost near 1."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.on_its_way(self.fixed_alpha - 1.0)
@@ -155,7 +154,7 @@ class Entmax(OfHeads):
 
     @property
     def strength(self) -> float | Tensor | None:
-        """The strength in use: a number, ``(num_alphas,)`` where it is learned, or None."""
+        """The strength in use: a number, ``(num_alphas,)`` if it is learned, or None."""
         raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
         if raw is None:
             return None if self.fixed_strength is None else self.on_its_way(self.fixed_strength)
@@ -167,7 +166,7 @@ class Entmax(OfHeads):
 
     @property
     def is_structured(self) -> bool:
-        """Whether a strength is above 0, or may become so."""
+        """Whether there is a strength that is not fixed at 0."""
         return bool(self._structure) and self.fixed_strength != 0.0
 
     def numbers(self) -> dict[str, float | Tensor]:
@@ -186,7 +185,7 @@ class Entmax(OfHeads):
         if self.is_structured:
             return None
         epsilon = self._epsilon
-        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        # Softmax uses torch's own kernels, and must give fairseq's numbers
         return epsilon if isinstance(epsilon, Tensor) or epsilon else None
 
     def scriptable(self) -> nn.Module:

@@ -1,9 +1,9 @@
 """How much faster than other parameters the numbers of a mapping learn, and how they are stored.
 
 Adam moves every parameter by about the learning rate in each update, and the ``a`` of alpha =
-1 + sigmoid(a) has further to go than a weight. What is stored, and what the optimiser moves, is
-therefore ``a / factor``, as gates do it. The factor is a buffer beside the parameters, unless it is
-1, so that numbers keep their values wherever a checkpoint is loaded.
+1 + sigmoid(a) has further to go than a weight. So ``a / factor`` is what is stored and what the
+optimiser moves, as in gates. Unless it is 1, the factor is a buffer beside the parameters, so that
+numbers keep their values wherever a checkpoint is loaded.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch import Tensor
 
 from fairseq_entmax.mappings.strengths import in_full_precision
 
-# Its name in a mapping's text, and that of the buffer, numerator and denominator
+# The factor's name in a mapping's text, and that of its buffer, numerator and denominator
 LR_FACTOR, RATIO = "lr_factor", "lr_factor_ratio"
 NO_FACTOR = 1.0
-# a / factor is what half precision stores: an a of 60 fits, and a thousandth is still exact
+# Half precision stores a / factor: an a of 60 fits, and a small one is exact to a thousandth
 LEAST_LR_FACTOR, MOST_LR_FACTOR = 0.001, 10000.0
-# Of the ratio, which is then as near to the factor as nobody will notice
+# Of the ratio: it is then so close to the factor that nobody will notice
 _MOST_DENOMINATOR = 10**9
 _SAME = 1e-6
 
 
 def check_lr_factor(value: Any, name: str) -> float:
-    """``value`` as a number from 0.001 to 10,000, or ValueError."""
+    """Return ``value`` as a number from 0.001 to 10,000, or raise ValueError."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -43,22 +43,22 @@ def check_lr_factor(value: Any, name: str) -> float:
 
 
 def value_of(stored: Tensor, factor: float) -> Tensor:
-    """What a stored parameter stands for, in float32 at least."""
+    """The value that a stored parameter stands for, in float32 at least."""
     value = in_full_precision(stored)
     return value if factor == NO_FACTOR else value * factor
 
 
 def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], factor: float) -> None:
-    """Store what a state dict has of these parameters by this factor, whatever its own is.
+    """Convert these parameters in a state dict to this factor, whatever its own is.
 
-    It gets new tensors for old, and the factor unless it is 1, which is that of a state dict that
-    does not say. The ``prefix`` of its names has a dot at the end.
+    It gets new tensors for the old, and the factor unless that is 1. A state dict without a factor
+    has 1. The ``prefix`` of the names ends with a dot.
     """
     theirs = _factor_of(state_dict.pop(prefix + RATIO, None), prefix + RATIO)
     if not math.isclose(theirs, factor, rel_tol=_SAME):
         for name in (f"{prefix}{name}" for name in names):
             if name in state_dict:
-                # Not rounded again, where the checkpoint is in half precision
+                # Not rounded again, even if the checkpoint is in half precision
                 state_dict[name] = value_of(state_dict[name], theirs) / factor
     if factor != NO_FACTOR:
         state_dict[prefix + RATIO] = as_ratio(factor)
@@ -72,6 +72,6 @@ def _factor_of(ratio: Tensor | None, name: str) -> float:
 
 
 def as_ratio(factor: float) -> Tensor:
-    """A factor as ``(2,)`` int64, numerator and denominator, which half precision leaves alone."""
+    """A factor as numerator and denominator, ``(2,)`` int64, unchanged by half precision."""
     ratio = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
     return torch.tensor([ratio.numerator, ratio.denominator])

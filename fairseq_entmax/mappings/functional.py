@@ -1,20 +1,20 @@
 """Mappings from scores to probabilities, as functions.
 
-All of them are alpha-entmax (Peters et al. 2019; Correia et al. 2019, eq. 5) at one value
-of alpha or at a learned one: softmax is alpha = 1, sparsemax alpha = 2. They share these
-rules. ``scores`` is a floating-point tensor of any shape, and ``-inf`` masks a key: it
-gets exactly 0. A row with every key masked gives zeros, and zero gradients, not NaN.
-float16 and bfloat16 are computed in float32 and returned in the dtype given.
+All of them are alpha-entmax (Peters et al. 2019; Correia et al. 2019, eq. 5) with a fixed or
+learned alpha: softmax is alpha = 1, sparsemax alpha = 2. They share these rules. ``scores`` is
+a floating-point tensor of any shape, and ``-inf`` masks a key: it gets exactly 0. A row with
+every key masked gives zeros, and zero gradients, not NaN. float16 and bfloat16 are computed in
+float32 and returned in the dtype given.
 
-What is no number shows, as with :func:`torch.softmax`, whatever kernel runs. A row with NaN or
-``+inf`` among its scores is NaN at every key, masked ones too, and so are its gradients. So is a
-row whose alpha is NaN, unless every key of it is masked; the gradient of such an alpha is NaN.
-Rows with an alpha of their own that is a number are not touched by it. NaN or infinity in the
-incoming gradient of a row leaves no finite number in the gradient of its scores.
+NaN and infinity are never hidden, as with :func:`torch.softmax`, whatever kernel runs. A row with
+NaN or ``+inf`` among its scores is NaN at every key, even masked ones, and so are its gradients. A
+row whose alpha is NaN is NaN too, unless all its keys are masked; the gradient of such an alpha is
+NaN. Rows with a valid alpha of their own are not affected. NaN or infinity in the incoming gradient
+of a row leaves no finite number in the gradient of its scores.
 
-Gradients are differentiable again: with ``create_graph=True`` the backward pass is computed in
-operations that autograd follows, more slowly. Second derivatives grow without bound at the edge of
-the support above alpha = 1.5, and are 0 for sparsemax, which is linear between its bends.
+Gradients can be differentiated again: with ``create_graph=True`` the backward pass uses operations
+that autograd follows, which are slower. Above alpha = 1.5, second derivatives grow without bound at
+the edge of the support. For sparsemax, which is piecewise linear, they are 0.
 ``torch.compile`` breaks its graph at a mapping.
 """
 
@@ -32,7 +32,7 @@ from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs, refuse_e
 
 
 def softmax(scores: Tensor, dim: int = -1) -> Tensor:
-    """Softmax: alpha-entmax at alpha = 1. Never exactly zero, but for masked keys.
+    """Softmax: alpha-entmax at alpha = 1. Only masked keys get zero, apart from underflow.
 
     Args:
         scores: any shape; ``-inf`` masks a key.
@@ -79,8 +79,8 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
 
     Raises:
         ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``alpha`` is
-            NaN, outside [1, 2], or does not broadcast. Looking at the values of a tensor
-            waits for its device; :func:`map_scores` does not look.
+            NaN, outside [1, 2], or does not broadcast. Checking the values of a tensor
+            waits for its device; :func:`map_scores` does not check.
 
     Source:
         Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
@@ -91,7 +91,7 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
 
 
 def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
-    """:func:`entmax` without a look at the values of ``alpha``.
+    """:func:`entmax` without checking the values of ``alpha``.
 
     For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
     """
@@ -101,9 +101,9 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
 def map_structured(
     scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
 ) -> Tensor:
-    """Any mapping by its structure and parameters, as :mod:`fairseq_entmax.kernels.structure` has them.
+    """Any mapping, by its structure and parameters as in :mod:`fairseq_entmax.kernels.structure`.
 
-    Without a look at their values, as :func:`map_scores`.
+    Like :func:`map_scores`, it does not check their values.
     """
 
     def apply(in_full: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
@@ -117,13 +117,13 @@ def map_structured(
 def keys_last(
     function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
 ) -> Tensor:
-    """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
+    """Call a function with scores in float32 or float64, keys last, and with its parameters."""
     check_dim(scores, dim)
     refuse_export()
     is_last = dim in (-1, scores.dim() - 1)
 
     def turned(tensor: Tensor) -> Tensor:
-        # Not even a transposition of nothing, which autograd would record
+        # Autograd would record even a transposition that changes nothing
         return tensor if is_last else tensor.transpose(dim, -1)
 
     fitted = []
@@ -139,7 +139,7 @@ def keys_last(
 def number_in(
     value: float | str, name: str, is_allowed: Callable[[float], bool], allowed: str
 ) -> float:
-    """Return ``value`` as a float, or raise ValueError that says what is ``allowed``."""
+    """Return ``value`` as a float, or raise a ValueError that says what is ``allowed``."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -150,7 +150,7 @@ def number_in(
 
 
 def check_alpha(alpha: float | str, name: str = "alpha") -> float:
-    """Return ``alpha`` as a float, or raise ValueError where it is not a number in [1, 2]."""
+    """Return ``alpha`` as a float, or raise ValueError if it is not a number in [1, 2]."""
     allowed = "from 1 (softmax) to 2 (sparsemax)"
     return number_in(alpha, name, lambda x: 1.0 <= x <= 2.0, allowed)
 
@@ -172,13 +172,13 @@ def check_dim(scores: Tensor, dim: int) -> None:
 def checked(
     value: float | Tensor, check: Callable[..., float], name: str, scores: Tensor, dim: int
 ) -> float | Tensor:
-    """Return a parameter, a number or a tensor of numbers, that a mapping of ``scores`` can have.
+    """Check and return a parameter, a number or a tensor of numbers, of a mapping of ``scores``.
 
-    ``check`` returns one number as a float, or raises ValueError; what it allows is an interval. A
+    ``check`` returns one number as a float, or raises ValueError; it must allow an interval. A
     tensor must broadcast against the scores with size 1 at ``dim``.
     """
     if not isinstance(value, Tensor):
-        if isinstance(value, str):  # which a check takes, for mappings that are read from a text
+        if isinstance(value, str):  # ``check`` accepts it, for mappings that are read from a text
             raise ValueError(f"{name} must be a number or a tensor, not a text: {value!r}")
         return check(value, name)
     if not value.is_floating_point():
@@ -194,7 +194,7 @@ def checked(
             f"shape of the scores with size 1 at dim {dim}"
         )
     if value.numel() > 0 and not is_recorded():
-        # aminmax hands on NaN, which no interval has
+        # aminmax passes NaN on, which is in no interval
         for number in torch.aminmax(value.detach()):
             check(number.item(), name)
     return value

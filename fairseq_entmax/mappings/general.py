@@ -15,25 +15,27 @@ Step = Callable[[Tensor], Tensor]
 
 
 def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> Tensor:
-    """``argmax_y z.y - gamma Omega(y)`` on the simplex, the gradient of max_Omega, for an Omega of yours.
+    """``argmax_y z.y - gamma Omega(y)`` on the simplex, the gradient of max_Omega, for your Omega.
 
     Args:
-        scores, dim: as for :func:`fairseq_entmax.mappings.sparsemax`; a masked key has 0 in Omega, too.
-        prox: points ``(..., keys)``, float64 whatever the scores are, to ``argmin_y Omega(y) +
-            1/2 ||y - x||^2`` of each row, for a strongly convex Omega: ``lambda x: x / 2`` for ``1/2 ||y||^2``, which is sparsemax;
-            that of ``R / 2`` at ``x / 2`` for ``1/2 ||y||^2 + R(y)``. Autograd has to follow it.
+        scores, dim: as for :func:`fairseq_entmax.mappings.sparsemax`; a masked key is 0 in Omega.
+        prox: maps points ``x (..., keys)``, float64 whatever the scores are, to ``argmin_y Omega(y)
+            + 1/2 ||y - x||^2`` of each row, for a strongly convex Omega; autograd must follow it.
+            ``lambda x: x / 2`` is the prox of ``1/2 ||y||^2``, and gives sparsemax; that of
+            ``1/2 ||y||^2 + R(y)`` is the prox of ``R / 2`` at ``x / 2``.
         gamma: from 1e-30 to 1e30, in units of the scores.
 
     Returns:
-        Probabilities, as of sparsemax, with zeros up to 1e-12 and first derivatives alone, also of what
-        ``prox`` learns.
+        Probabilities, as from sparsemax, with zeros up to 1e-12. They have only first derivatives,
+        also with respect to what ``prox`` learns.
 
     Raises:
         ValueError: as for sparsemax, or ``gamma`` is out of range.
-        RuntimeError: 10,000 steps do not converge (20 to 250 are common), or a second derivative is wanted.
+        RuntimeError: no convergence in 10,000 steps (20 to 250 are common), or a second derivative.
 
     Source:
-        Niculae and Blondel 2017, section 2.2, by Lions and Mercier 1979; derived as in Proposition 1.
+        Niculae and Blondel 2017, section 2.2, with derivatives as in Proposition 1; solved by the
+        method of Lions and Mercier 1979.
     """
     gamma = check_gamma(gamma)
 
@@ -59,11 +61,11 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
             through = partial(torch.autograd.grad, again, around, retain_graph=True)
             return _repeated(lambda total: grad + through(total)[0], grad, sizes.pop())
 
-        # At the same place to the bit: steps bend where a key enters the support
+        # The same value to the bit, as a step has kinks where a key enters the support
         state = state + (moved - moved.detach())
         probs = step(state)[1]
         if state.requires_grad:
-            # A gradient of the state is small, or nothing but rounding, beside that of the result
+            # The state's gradient may be small, or mere rounding, beside that of the result
             sizes: list[Tensor] = []
             probs.register_hook(lambda grad: sizes.append(grad.abs().amax(-1, keepdim=True)))
             state.register_hook(back)
@@ -75,7 +77,7 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
 def _repeated(step: Step, value: Tensor, size: Tensor) -> Tensor:
     for _ in range(10_000):
         previous, value = value, step(value)
-        if not bool(((value - previous).abs() > 1e-12 * size).any()):  # as with NaN
+        if not bool(((value - previous).abs() > 1e-12 * size).any()):  # true with NaN too
             return value
     raise RuntimeError(
         "max_omega does not converge: give it the prox of a strongly convex regulariser"

@@ -1,7 +1,7 @@
-"""The mappings of a model's layers as text, and of the heads of one layer.
+"""The text form of the mappings of a model's layers, and of the heads of one layer.
 
 A list, bottom layer first, gives each layer its own mapping: ``sparsemax*5,softmax``. Bars
-give each head of a layer its own, head 0 first: ``sparsemax|softmax*7``; in brackets, such a layer
+give each head of a layer its own, head 0 first: ``sparsemax|softmax*7``. In brackets, such a layer
 can be repeated: ``(sparsemax|softmax*7)*3,softmax*3``.
 """
 
@@ -20,7 +20,7 @@ from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_LAYER, SHARE_MOD
 from fairseq_entmax.mappings.per_head import PerHeadMapping
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 
-# Of heads or layers in a text: more than any model has, and few enough to be written out
+# The most heads or layers in a text: more than any model has, few enough to be written out
 MOST_REPEATS = 999
 _BRACKETS = re.compile(r"\(([^()]*)\)\s*(?:\*(.*))?", re.DOTALL)
 
@@ -30,7 +30,7 @@ class PerHeadSpec:
     """The per-head mappings of one layer, as a text names them.
 
     Attributes:
-        heads: the mapping of each, head 0 first.
+        heads: the mapping of each head, head 0 first.
     """
 
     heads: tuple[MappingSpec, ...]
@@ -45,10 +45,10 @@ class PerHeadSpec:
         generator: torch.Generator | None = None,
         defaults: Dictionary[str, Any] | None = None,
     ) -> Mapping:
-        """As :meth:`MappingSpec.build`; heads of the same text have one mapping together.
+        """Like :meth:`MappingSpec.build`; heads with the same text get one mapping together.
 
-        ValueError too where there are not ``num_heads`` heads, or what one of them learns is to be
-        shared beyond the layer.
+        Also raises ValueError if there are not ``num_heads`` heads, or if one of them would share
+        what it learns beyond the layer.
         """
         if num_heads != len(self.heads):
             raise ValueError(
@@ -66,7 +66,7 @@ class PerHeadSpec:
         return PerHeadMapping(parts, [list(specs).index(text) for text in texts])
 
     def keep_heads(self, indices: Sequence[int]) -> LayerSpec:
-        """Of the layer without all heads but these; a single mapping where they have the same."""
+        """The layer with only these heads; a single mapping if they all have the same."""
         remaining = tuple(self.heads[head] for head in indices)
         return (
             PerHeadSpec(remaining)
@@ -75,18 +75,18 @@ class PerHeadSpec:
         )
 
 
-# What a text says of one layer
+# The mapping or mappings of one layer
 LayerSpec = MappingSpec | PerHeadSpec
 
 
 @dataclass(frozen=True)
 class LayersSpec:
-    """What a text says of the layers of an attention.
+    """The mappings of an attention's layers, as a text names them.
 
     Attributes:
-        text: as it was read.
-        layers: the mapping of each that it names, bottom layer first.
-        is_list: whether they are all that there are; else the one serves every layer.
+        text: the text that was read.
+        layers: the mapping of each layer named, bottom layer first.
+        is_list: whether the text lists all layers; otherwise its one mapping serves every layer.
     """
 
     text: str
@@ -94,7 +94,7 @@ class LayersSpec:
     is_list: bool
 
     def of_layers(self, number: int) -> list[LayerSpec]:
-        """The mappings of so many layers; ValueError for a list of another length."""
+        """The mappings of ``number`` layers; raises ValueError for a list of another length."""
         if not self.is_list:
             return self.layers * number
         if len(self.layers) != number:
@@ -129,7 +129,7 @@ def layers_text(specs: Iterable[LayerSpec]) -> str:
 
 
 def _items(text: str) -> list[tuple[LayerSpec, int | None]]:
-    """What stands between commas, each with its number of layers; None where it says none."""
+    """Read the items between commas, each with its number of layers, or None if none is given."""
     items: list[tuple[LayerSpec, int | None]] = []
     for item in text.split(","):
         if item.strip().startswith("("):
@@ -185,6 +185,6 @@ def _check_share(share: str, text: str) -> None:
 
 
 def _with_repeats(texts: Iterable[str], between: str) -> str:
-    """``a``, ``b``, ``b`` to ``a,b*2``."""
+    """Join ``a``, ``b``, ``b`` as ``a,b*2``."""
     runs = ((text, len(list(run))) for text, run in itertools.groupby(texts))
     return between.join(text if count == 1 else f"{text}*{count}" for text, count in runs)

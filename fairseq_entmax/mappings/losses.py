@@ -1,4 +1,4 @@
-"""The Fenchel-Young loss of alpha-entmax: of a target among the keys, and of other probabilities.
+"""The Fenchel-Young loss of alpha-entmax, for one target key or for target probabilities.
 
 Source: Blondel, Martins and Niculae 2020, *Learning with Fenchel-Young Losses*, section 4; for
 alpha-entmax Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, section 3.
@@ -25,18 +25,18 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
         L = (p - q) z + H(p),    with the gradient p - q of the scores z
 
     p is alpha-entmax of the scores, q is 1 at the target and 0 elsewhere, H is Tsallis'
-    alpha-entropy. Above alpha = 1 the loss is 0 where the target's score is above all others by
-    1 / (alpha - 1), and keys outside the support, the target apart, have no gradient.
+    alpha-entropy. Above alpha = 1 the loss is 0 if the target's score is above all others by
+    1 / (alpha - 1), and keys outside the support, except the target, have no gradient.
 
     Args:
         scores: ``(…, keys)``, floating point; -inf masks a key. float16 and bfloat16 are computed
             in float32.
-        target: ``(…)``, int64, from 0 to keys - 1. Outside, torch stops the program on a GPU.
-        alpha: a number from 1 to 2. It has no gradient: losses of different alpha are not to be
+        target: ``(…)``, int64, from 0 to keys - 1. On a GPU, others stop the program.
+        alpha: a number from 1 to 2. It has no gradient: losses of different alpha cannot be
             compared.
 
     Returns:
-        ``(…)``, in float32, or float64 where the scores are; 0 or more. A masked target costs
+        ``(…)``, in float32, or float64 if the scores are; 0 or more. A masked target costs
         +inf. A row with NaN or +inf among its scores is NaN, and so is its gradient. Differentiable
         in the scores.
 
@@ -63,20 +63,20 @@ def entmax15_loss(scores: Tensor, target: Tensor) -> Tensor:
 def entmax_loss_parts(
     scores: Tensor, target: Tensor, alpha: float = 1.5, label_smoothing: float = 0.0
 ) -> LossParts:
-    """:func:`entmax_loss` with label smoothing, and what a criterion reports of it.
+    """:func:`entmax_loss` with label smoothing, and what a criterion reports with it.
 
     With smoothing, q is 1 - label_smoothing at the target and label_smoothing / (V - 1) at each
     other of the V keys that are not masked (Peters and Martins 2021, *Smoothing and Shrinking the
-    Sparse Seq2Seq Search Space*). The loss then is (p - q) z + H(p), the Fenchel-Young loss but
-    for H(q), which does not depend on the scores: at alpha = 1 it is fairseq's label-smoothed
+    Sparse Seq2Seq Search Space*). The loss is then (p - q) z + H(p): the Fenchel-Young loss
+    without H(q), which does not depend on the scores. At alpha = 1 it is fairseq's label-smoothed
     cross-entropy.
 
     Args:
-        scores, target, alpha: as of :func:`entmax_loss`.
+        scores, target, alpha: as for :func:`entmax_loss`.
         label_smoothing: from 0 to below 1.
 
     Raises:
-        ValueError: as :func:`entmax_loss`; ``label_smoothing`` is out of range.
+        ValueError: as for :func:`entmax_loss`, or ``label_smoothing`` is out of range.
     """
     check_dim(scores, -1)
     alpha = check_alpha(alpha)
@@ -98,7 +98,7 @@ def _check_target(scores: Tensor, target: Tensor) -> None:
         )
     if target.device != scores.device:
         raise ValueError(f"target must be on {scores.device} as scores is, not {target.device}")
-    # Kernels read what is at a target. On other devices a look at the values would wait for them
+    # Kernels index memory by the target. On other devices, reading its values would have to wait
     if target.device.type == "cpu" and target.numel() > 0:
         for index in torch.aminmax(target):
             if not 0 <= index.item() < scores.size(-1):
@@ -114,7 +114,7 @@ def _losses(scores: Tensor, target: Tensor, alpha: float, smoothing: float) -> L
 
 
 class _EntmaxLoss(torch.autograd.Function):
-    """Of float32 or float64, keys last."""
+    """The loss of scores in float32 or float64, keys last."""
 
     @staticmethod
     def forward(
@@ -140,7 +140,7 @@ class _EntmaxLoss(torch.autograd.Function):
 
 
 def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
-    """q: ``(…, keys)``, of the dtype of the scores."""
+    """q: ``(…, keys)``, in the dtype of the scores."""
     of_target, other, is_masked = torch_losses.shares(scores, smoothing)
     return torch.where(is_masked, 0.0, other).scatter(-1, at_target, of_target)
 
@@ -148,7 +148,7 @@ def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor
 def fenchel_young_loss(
     scores: Tensor, probs: Tensor, target: Tensor, alpha: float | Tensor
 ) -> Tensor:
-    """How far alpha-entmax of some scores is from other probabilities: 0 where they are equal.
+    """How far alpha-entmax of some scores is from target probabilities: 0 if they are equal.
 
         L = (p - q) z + H(p) - H(q),    with the gradient p - q of the scores z
 
@@ -156,10 +156,10 @@ def fenchel_young_loss(
     1, where the loss is the Kullback-Leibler divergence of q from p. A key outside the support
     of p, which the gradient of the mapping itself never reaches, has a gradient here.
 
-    ``probs`` is p and ``target`` q, of the shape of the scores; ``alpha`` broadcasts to ``(…,)``.
+    ``probs`` is p and ``target`` q, both shaped like the scores; ``alpha`` broadcasts to ``(…,)``.
 
     Returns:
-        ``(…,)``, 0 or more, with gradients of ``scores`` alone.
+        ``(…,)``, 0 or more, with a gradient for ``scores`` only.
     """
     probs, target = probs.detach(), target.detach()
     alpha = alpha.detach() if isinstance(alpha, Tensor) else alpha
@@ -169,10 +169,10 @@ def fenchel_young_loss(
 
 
 def _entropy(probs: Tensor, alpha: float | Tensor) -> Tensor:
-    """Tsallis' alpha-entropy of the last dimension, from differences that keep their digits."""
+    """Tsallis' alpha-entropy along the last dimension, from differences that keep their digits."""
     logs = torch.where(probs > 0, probs, 1.0).log()
     power = torch.as_tensor(alpha, dtype=probs.dtype, device=probs.device)[..., None] - 1
     safe = torch.where(power == 0, 1.0, power)
-    # p - p^alpha, and its limit p log p
+    # (p - p^alpha) / (alpha (alpha - 1)) over p, and its limit at alpha = 1, -log p
     terms = torch.where(power == 0, -logs, -torch.expm1(safe * logs) / (safe * (1 + safe)))
     return (probs * terms).sum(-1)

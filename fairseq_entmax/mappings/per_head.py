@@ -1,4 +1,4 @@
-"""Heads of one layer, each with a mapping of its own: ``sparsemax|softmax*7``."""
+"""Different mappings for the heads of one layer: ``sparsemax|softmax*7``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fairseq_entmax.mappings.scripting import ScriptablePerHeadMapping
 
 
 class PerHeadMapping(Mapping):
-    """Scores to probabilities, by a mapping for each head or for several heads.
+    """Several mappings from scores to probabilities, each for one or more heads.
 
-    What is learned has the names ``parts.0.…``, ``parts.1.…``, in the order of ``parts``.
+    Learned parameters are named ``parts.0.…``, ``parts.1.…``, in the order of ``parts``.
 
     Args:
         parts: the mappings, each for as many heads as ``part_of`` says, in the order of heads.
@@ -34,7 +34,7 @@ class PerHeadMapping(Mapping):
         if set(part_of) != set(range(len(self.parts))):
             raise ValueError(f"{len(self.parts)} mappings do not fit heads of {sorted(part_of)}")
         self.part_of = tuple(part_of)
-        # Says on which device it is, also without parameters
+        # Tells on which device this is, even without parameters
         self.register_buffer("_where", torch.zeros(1, dtype=torch.uint8), persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class PerHeadMapping(Mapping):
         return [name in self._mappings()[number].changing for number in self.part_of]
 
     def take_from_all(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Give each part its heads of what one mapping of all heads had learned, under our names.
+        """Split what one mapping of all heads learned into the heads of each part, under our names.
 
-        What no part has a place for is left in the state dict; what only some have, is not.
+        Parameters that no part has stay in the state dict; those that only some have do not.
         """
         for number, part in enumerate(self._mappings()):
             heads = self._heads()[number]
@@ -101,11 +101,11 @@ class PerHeadMapping(Mapping):
         self.part_of = tuple(used.index(number) for number in part_of)
 
     def simplest(self) -> Mapping:
-        """The mapping itself where all heads have the same one, as pruning may leave it."""
+        """The only part, if all heads have the same, as may happen after pruning; else this."""
         return self._mappings()[0] if len(self.parts) == 1 else self
 
     def epsilon(self) -> Tensor | None:
-        """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
+        """alpha - 1 of each head, 0 for softmax, if every head's mapping is alpha-entmax."""
         epsilons = [0.0 if part.is_softmax else part.epsilon() for part in self._mappings()]
         return None if any(one is None for one in epsilons) else self._of_heads(epsilons)
 
@@ -134,7 +134,7 @@ class PerHeadMapping(Mapping):
         ]
 
     def _of_heads(self, numbers: list[float | Tensor | None]) -> Tensor:
-        """``(heads,)`` of what each part has, 1 for None, on the device: nothing waits for a copy."""
+        """``(heads,)`` from a number per part, 1 for None; on the device, so that no copy waits."""
         pieces = []
         for number, heads in zip(numbers, self._heads(), strict=True):
             if not isinstance(number, Tensor):
@@ -144,7 +144,7 @@ class PerHeadMapping(Mapping):
         return self._joined(pieces, 0)
 
     def _joined(self, pieces: list[Tensor], dim: int) -> Tensor:
-        """What parts give for their heads, along ``dim``, as one in the order of heads."""
+        """Join what the parts return for their heads along ``dim``, in the order of heads."""
         joined = torch.cat(pieces, dim)
         order = [head for heads in self._heads() for head in heads]
         if order == sorted(order):
@@ -154,6 +154,6 @@ class PerHeadMapping(Mapping):
 
 
 def _slice(heads: list[int]) -> slice | list[int]:
-    """Heads that are adjacent need no copy."""
+    """A slice if the heads are adjacent, which needs no copy."""
     whole = heads[-1] - heads[0] == len(heads) - 1
     return slice(heads[0], heads[-1] + 1) if whole else heads

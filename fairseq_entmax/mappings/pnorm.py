@@ -26,14 +26,14 @@ from fairseq_entmax.mappings.structured import check_gamma, check_p
 class SqPNormMax(OfHeads):
     """sq-pnorm-max (Niculae and Blondel 2017), with p fixed or learned.
 
-    A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does. Softmax is no
-    sq-pnorm-max of any p and gamma, so at a share ``s`` of a warmup (``warmup`` in its text) it is ``s`` of the
-    mapping and ``1 - s`` of softmax.
+    A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does. No p and
+    gamma make it softmax, so after a share ``s`` of a warmup (``warmup`` in its text) the result is
+    ``s`` times the mapping plus ``1 - s`` times softmax.
 
     Args:
-        p: in (1, 2] and fixed, or ``"learned"``. With 2 and gamma = 1 it is sparsemax.
-        num_ps: how many are learned: the number of heads, or 1 for all heads together.
-        p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
+        p: a fixed number in (1, 2], or ``"learned"``. With p = 2 and gamma = 1 it is sparsemax.
+        num_ps: how many values of p are learned: the number of heads, or 1 for all heads together.
+        p_init: initial value of a learned p, strictly between 1 and 2. Unused when p is fixed.
         gamma: above 0, in units of the scores; fixed.
         lr_factor: how much faster than other parameters p learns, from 0.001 to 10,000.
 
@@ -80,13 +80,13 @@ class SqPNormMax(OfHeads):
 
     @property
     def p(self) -> float | Tensor:
-        """The p in use: a number, or ``(num_ps,)`` where it is learned."""
+        """The p in use: a number, or ``(num_ps,)`` if it is learned."""
         epsilon = self._epsilon
         return epsilon + 1.0 if self.fixed_p is None else self.fixed_p
 
     @property
     def _epsilon(self) -> float | Tensor:
-        """p - 1: not by a subtraction, which would leave nothing near 1."""
+        """p - 1; not subtracted if p is learned, as digits are lost near 1."""
         if self.p_logit is None:
             assert self.fixed_p is not None
             return self.fixed_p - 1.0

@@ -1,8 +1,8 @@
 """Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``,
 ``fusedmax``, ``oscarmax:oscar=0.05``, ``entmax:tv=learned``, ``sqpnormmax``.
 
-The text form is the same in a command, a YAML file and Python. How texts of several layers and
-heads are made of it is in :mod:`fairseq_entmax.mappings.layers`.
+The text form is the same in a command, a YAML file and Python. Texts for several layers and heads,
+which are made of it, are in :mod:`fairseq_entmax.mappings.layers`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fairseq_entmax.mappings.pnorm import SqPNormMax
 
 @dataclass(frozen=True)
 class NamedMapping:
-    """A class, the parameters that its text takes, and those that the name itself stands for."""
+    """A class, the parameters that its text may have, and those that the name implies."""
 
     mapping: type[Mapping]
     allowed: tuple[str, ...]
@@ -35,16 +35,16 @@ MAPPINGS: dict[str, NamedMapping] = {}
 def register_mapping(
     name: str, mapping: type[Mapping], allowed: tuple[str, ...] | None = None, **parameters: str
 ) -> None:
-    """Give a mapping its name, for every option, file and table.
+    """Register a mapping under a name, for every option, file and table.
 
     Args:
         name: what users write: a word of letters, digits, ``_``, ``.`` and ``-``.
         mapping: the class.
-        allowed: which of its ``text_parameters`` may stand behind the name; None for all.
-        **parameters: those that the name stands for, such as ``alpha="2"``.
+        allowed: which of its ``text_parameters`` may follow the name; None for all.
+        **parameters: those that the name implies, such as ``alpha="2"``.
 
     Raises:
-        ValueError: the name is in use, or is not to be told from other text.
+        ValueError: the name is in use, or is not such a word.
     """
     if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
         raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
@@ -54,7 +54,7 @@ def register_mapping(
 
 
 _ALL = OfHeads.text_parameters
-register_mapping("softmax", Entmax, _ALL[:-1], alpha="1")  # which has no warmup
+register_mapping("softmax", Entmax, _ALL[:-1], alpha="1")  # softmax has no warmup
 register_mapping("sparsemax", Entmax, _ALL, alpha="2")
 register_mapping("entmax15", Entmax, _ALL, alpha="1.5")
 register_mapping("entmax", Entmax)
@@ -66,12 +66,12 @@ register_mapping("sqpnormmax", SqPNormMax)
 
 @dataclass(frozen=True)
 class MappingSpec:
-    """One mapping as a text names it.
+    """One mapping, as a text names it.
 
     Attributes:
         name: a key of :data:`MAPPINGS`.
         parameters: parameter names to values, as text.
-        values: what these say, and what the name stands for, as :meth:`Mapping.read_text` gives it.
+        values: these, and those that the name implies, as :meth:`Mapping.read_text` reads them.
     """
 
     name: str
@@ -82,7 +82,7 @@ class MappingSpec:
         return ":".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
 
     def keep_heads(self, indices: Sequence[int]) -> MappingSpec:
-        """Of a layer without all heads but these: the same, as all have it."""
+        """The mapping of a layer with only these heads: the same, as all heads have it."""
         return self
 
     def build(
@@ -95,12 +95,12 @@ class MappingSpec:
 
         Args:
             num_heads: number of heads of the scores.
-            generator: where random starting values come from; None is torch's own.
-            defaults: values of parameters that the text does not have, checked; of those that the
-                mapping does not take, nothing becomes.
+            generator: draws random initial values; None is torch's own.
+            defaults: checked values of parameters that the text lacks; those that the mapping does
+                not take are ignored.
 
         Raises:
-            ValueError: :meth:`Mapping.from_text` refuses, or :meth:`Mapping.head_values` are no numbers of heads.
+            ValueError: from :meth:`Mapping.from_text`; :meth:`Mapping.head_values` are malformed.
         """
         named = MAPPINGS[self.name]
         known = {key: value for key, value in (defaults or {}).items() if key in named.allowed}

@@ -1,6 +1,6 @@
-"""Sparse by degrees: a mapping that is softmax when training begins, and itself some updates later.
+"""Sparse by degrees: a mapping is softmax when training begins, and itself some updates later.
 
-A key outside the support gets no gradient, so a head that closes too soon learns nothing more.
+A key outside the support gets no gradient, so a head that is sparse too soon learns nothing more.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Its name in a mapping's text, and that of the module in a mapping
+# The name of a warmup in a mapping's text, and that of its module in the mapping
 WARMUP, RISE = "warmup", "rise"
-# What an option may count updates up to: more than any training has
+# The most updates that an option may give: more than any training has
 MOST_UPDATES = 10**9
 
 
 def check_warmup(value: Any, name: str = WARMUP) -> int:
-    """``value`` as a whole number of updates from 0 to 1,000,000,000, or ValueError."""
+    """Return ``value`` as a whole number from 0 to 1,000,000,000, or raise ValueError."""
     text = str(value).strip()
     is_whole = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_UPDATES))
     if isinstance(value, bool) or not is_whole or int(text) > MOST_UPDATES:
@@ -28,16 +28,16 @@ def check_warmup(value: Any, name: str = WARMUP) -> int:
 
 
 class Rise(nn.Module):
-    """The share of sparsity that there is: ``min(1, updates / length)``.
+    """The share of its sparsity that a mapping has: ``min(1, updates / length)``.
 
-    The updates are a buffer, so that a checkpoint from the middle of a training has the share of
+    The updates are a buffer, so that a checkpoint from the middle of training has the share of
     its update. fairseq sets them before each update.
 
     Args:
         length: updates until the share is 1, at least 1.
 
     Attributes:
-        updates: ``(1,)`` int64, ``length`` at the most.
+        updates: ``(1,)`` int64, at most ``length``.
         share: a number from 0 to 1.
     """
 
@@ -50,7 +50,7 @@ class Rise(nn.Module):
         self.register_buffer("updates", torch.zeros(1, dtype=torch.int64))
 
     def set_num_updates(self, num_updates: int) -> None:
-        """Take the share of the training's next update; ``num_updates`` counts those before it."""
+        """Set the share of the next update; ``num_updates`` counts the updates before it."""
         share = min(1.0, num_updates / self.length)
         if share != self.share:
             self.share = share
@@ -62,12 +62,12 @@ class Rise(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """As at the start where a checkpoint has no updates."""
+        """Start anew if a checkpoint has no updates."""
         updates = state_dict.setdefault(f"{prefix}updates", torch.zeros_like(self.updates))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self.share = min(1.0, int(updates) / self.length)
 
 
 def rises_of(model: nn.Module) -> list[Rise]:
-    """All that rises in a model."""
+    """Every :class:`Rise` in a model."""
     return [module for module in model.modules() if isinstance(module, Rise)]

@@ -1,4 +1,4 @@
-"""Mappings as modules that ``torch.jit.script`` and ONNX take, whose numbers stay.
+"""Mappings as modules for ``torch.jit.script`` and ONNX, with constant numbers.
 
 :meth:`fairseq_entmax.mappings.Mapping.scriptable` makes them.
 """
@@ -13,7 +13,7 @@ from fairseq_entmax.kernels.torch_ops import SMALLEST_EPSILON
 
 
 class ScriptableSoftmax(nn.Module):
-    """Softmax, zeros where every key is masked."""
+    """Softmax, with zeros in a row whose keys are all masked."""
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
@@ -21,7 +21,7 @@ class ScriptableSoftmax(nn.Module):
 
 
 class ScriptableEntmax(nn.Module):
-    """Alpha-entmax of constants, alpha - 1: a number up to 1, or ``(heads,)``, or ``(1,)`` for all."""
+    """Alpha-entmax with constant alpha - 1: a number up to 1, ``(heads,)``, or ``(1,)`` for all."""
 
     epsilon: Tensor
 
@@ -36,7 +36,7 @@ class ScriptableEntmax(nn.Module):
 
 
 class ScriptablePerHeadMapping(nn.Module):
-    """Heads of one layer, each with the mapping of the part whose number ``part_of`` has."""
+    """The heads of one layer: head ``i`` has the mapping of part ``part_of[i]``."""
 
     heads: Tensor
     places: Tensor
@@ -59,7 +59,7 @@ class ScriptablePerHeadMapping(nn.Module):
 
 
 def refusal(name: str) -> ValueError:
-    """What says that a mapping of this name has no such module."""
+    """The error that a mapping of this name has no such module."""
     return ValueError(
         f"the mapping {name} cannot be scripted or exported: softmax, sparsemax, entmax15 and entmax "
         f"without a penalty can, and a mapping of your own that writes the method scriptable(); "

@@ -1,4 +1,4 @@
-"""Numbers of a mapping that a text fixes or leaves to be learned, and where learned ones start."""
+"""Numbers of a mapping that a text fixes or leaves to be learned, and their initial values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch.nn import functional
 
 from fairseq_entmax.mappings.structured import check_p, check_strength
 
-# What a text says in the place of a number
+# What a text says instead of a number
 LEARNED = "learned"
 
-# The paper's, with scores of about its size (Niculae and Blondel 2017, section 4)
+# The paper's values, for scores of about that size (Niculae and Blondel 2017, section 4)
 TV_INIT, OSCAR_INIT, P_INIT, GAMMA = 0.1, 0.01, 1.5, 1.0
 
 
 def or_learned(check: Callable[[Any, str], float]) -> Callable[[Any, str], float | None]:
-    """What reads a number that ``check`` takes, or :data:`LEARNED` as None."""
+    """A reader of numbers that ``check`` accepts, and of :data:`LEARNED`, as None."""
 
     def read(value: Any, name: str) -> float | None:
         if value == LEARNED:
@@ -34,7 +34,7 @@ def or_learned(check: Callable[[Any, str], float]) -> Callable[[Any, str], float
 
 
 def check_strength_init(value: float | str, name: str) -> float:
-    """Return the start of a learned strength as a float, or raise ValueError: above 0."""
+    """Return the initial value, above 0, of a learned strength as a float, or raise ValueError."""
     number = check_strength(value, name)
     if number == 0.0:
         raise ValueError(
@@ -45,7 +45,7 @@ def check_strength_init(value: float | str, name: str) -> float:
 
 
 def check_p_init(value: float | str, name: str) -> float:
-    """Return the start of a learned p as a float, or raise ValueError: strictly between 1 and 2."""
+    """Return the initial value of a learned p, strictly between 1 and 2, or raise ValueError."""
     number = check_p(value, name)
     if number == 2.0:
         raise ValueError(
@@ -56,29 +56,29 @@ def check_p_init(value: float | str, name: str) -> float:
 
 
 def logit_above_one(number: float) -> float:
-    """The ``a`` with ``1 + sigmoid(a)`` (Correia et al. 2019, eq. 10), of a number between 1 and 2."""
+    """The ``a`` whose ``1 + sigmoid(a)`` (Correia et al. 2019, eq. 10) is this, between 1 and 2."""
     return math.log(number - 1.0) - math.log(2.0 - number)
 
 
 def raw_strength(strength: float, count: int, lr_factor: float) -> nn.Parameter:
-    """The parameter ``(count,)`` with ``softplus`` of ``lr_factor`` times which strengths start."""
-    # log(exp(strength) - 1), of small and of large strengths alike
+    """A parameter ``(count,)``; softplus of ``lr_factor`` times each value is ``strength``."""
+    # log(exp(strength) - 1), accurate for small and for large strengths
     raw = torch.full((count,), strength + math.log(-math.expm1(-strength)))
     return nn.Parameter(raw / lr_factor)
 
 
 def learned_strength(raw: Tensor) -> Tensor:
-    """The strengths, above 0, of values that are any numbers."""
+    """Map any numbers to strengths above 0."""
     return functional.softplus(raw)
 
 
 def in_full_precision(numbers: Tensor) -> Tensor:
-    """Not in half precision, even where the model is: alpha near 1 needs the digits."""
+    """Convert half precision to float32: an alpha near 1 needs the digits."""
     return numbers.float() if numbers.dtype.itemsize < 4 else numbers
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
-    """``(heads,)`` or ``(1,)`` as it broadcasts against scores ``(..., heads, queries, keys)``."""
+    """View ``(heads,)`` or ``(1,)`` so as to broadcast to ``(..., heads, queries, keys)``."""
     if not isinstance(value, Tensor):
         return value
     count = value.size(0)

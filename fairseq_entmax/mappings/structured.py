@@ -1,17 +1,16 @@
-"""Mappings with structure, as functions: neighbours, or equals, get the same probability.
+"""Structured mappings, as functions: neighbours, or similar scores, get the same probability.
 
 Fusedmax smooths the scores along the words before alpha-entmax, so that a run of neighbours is
-chosen as one; oscarmax pulls scores together that are near each other, wherever they stand;
-sq-pnorm-max has the squared p-norm where sparsemax has the 2-norm (Niculae and Blondel 2017). The
-paper has alpha = 2 only. The composition with every alpha is the regularised argmax
+chosen as one. Oscarmax pulls similar scores together, wherever they stand. sq-pnorm-max uses the
+squared p-norm where sparsemax uses the squared 2-norm (Niculae and Blondel 2017). The paper has
+alpha = 2 only. With any alpha, the composition is the regularised argmax
 
     argmax_p  z.p - Omega_alpha(p) - R(p)        on the simplex,
 
 as its optimality conditions are the same. The rules of :mod:`fairseq_entmax.mappings.functional`
-for masks, dtypes, NaN and gradients hold here. A masked key is as if it was not there, but that it
-parts its neighbours: a gap in the mask leaves two chains. At a kink, where a difference is just as
-large as the strength, one of the one-sided derivatives is taken; that of a strength of 0 is to the
-right.
+for masks, dtypes, NaN and gradients hold here. A masked key counts as absent, except that it
+separates its neighbours: a gap in the mask leaves two chains. At a kink, where a difference equals
+the strength, the derivative is a one-sided one; for a strength of 0 it is the right-hand one.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def fusedmax(
 
     Returns:
         Probabilities of the shape and dtype of ``scores``, each row summing to 1. Runs of
-        neighbours have the same number.
+        neighbours have the same probability.
 
     Raises:
         ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``tv`` or ``alpha``
@@ -60,14 +59,14 @@ def fusedmax(
 def oscarmax(
     scores: Tensor, oscar: float | Tensor = 0.01, alpha: float | Tensor = 2.0, dim: int = -1
 ) -> Tensor:
-    """Oscarmax: alpha-entmax with a penalty on the larger of each two probabilities.
+    """Oscarmax: alpha-entmax with a penalty on the larger of each pair of probabilities.
 
-    Keys with scores near each other get the same probability, wherever they stand. On the simplex
-    the signs of OSCAR drop out, so the penalty is one on ranks: sorted scores get ``oscar * i`` and
-    are pooled until they fall. The paper's Proposition 2, read literally, takes absolute values
-    first, cuts at 0, and is wrong where scores have mixed signs or are cut: for (0.5, 0.1, -0.3)
-    and 0.1 it gives (0.567, 0.367, 0.067), of which the objective is 0.0800, and the minimum is
-    0.0767, at (0.633, 0.333, 0.033).
+    Keys with similar scores get the same probability, wherever they stand. On the simplex the signs
+    of OSCAR drop out, so it penalises ranks: ``oscar * i`` is added to the sorted scores, which are
+    then pooled until they fall. The paper's Proposition 2, read literally, takes absolute values
+    first, cuts at 0, and is wrong if scores have mixed signs or are cut: for (0.5, 0.1, -0.3) and
+    0.1 it gives (0.567, 0.367, 0.067), whose objective is 0.0800, but the minimum is 0.0767, at
+    (0.633, 0.333, 0.033).
 
     Args:
         scores, alpha, dim: as for :func:`fusedmax`; the order of the keys does not matter.
@@ -88,7 +87,7 @@ def sq_pnorm_max(
     """sq-pnorm-max: ``argmax_y z.y - gamma / 2 ||y||_p ** 2`` on the simplex.
 
     With p = 2 and gamma = 1 it is sparsemax. Only keys less than ``gamma`` below the
-    largest score are in the support; the smaller p is, the more of them are, with the less weight.
+    largest score are in the support; the smaller p, the more of them are, with less weight each.
 
     Args:
         scores, dim: as for :func:`fusedmax`; the order of the keys does not matter.
@@ -99,8 +98,8 @@ def sq_pnorm_max(
         As :func:`fusedmax`.
 
     Source:
-        Niculae and Blondel 2017, section 3.1. Here by Newton's method on the threshold instead of
-        projected gradients, and with gradients for p and gamma.
+        Niculae and Blondel 2017, section 3.1. Solved here by Newton's method on the threshold
+        instead of projected gradients, and with gradients for p and gamma.
     """
     check_dim(scores, dim)
     p = checked(p, check_p, "p", scores, dim)
@@ -108,24 +107,24 @@ def sq_pnorm_max(
     return map_structured(scores, PNORM, p - 1.0, gamma, dim)
 
 
-# float32 can still add up what is so large, and divide by what is so small
+# float32 can still add up numbers this large, and divide by numbers this small
 LARGEST_STRENGTH, SMALLEST_GAMMA = 1e30, 1e-30
 
 
 def check_strength(value: float | str, name: str = "strength") -> float:
-    """Return the strength of a penalty as a float, or raise ValueError: 0 to 1e30."""
+    """Return the strength of a penalty, from 0 to 1e30, as a float, or raise ValueError."""
     allowed = "a number, 0 or more and 1e30 at the most"
     return number_in(value, name, lambda x: 0.0 <= x <= LARGEST_STRENGTH, allowed)
 
 
 def check_p(value: float | str, name: str = "p") -> float:
-    """Return the p of sq-pnorm-max as a float, or raise ValueError: above 1, to 2."""
+    """Return the p of sq-pnorm-max, above 1 and up to 2, as a float, or raise ValueError."""
     allowed = "a number above 1, and 2 (sparsemax) at the most"
     return number_in(value, name, lambda x: 1.0 < x <= 2.0, allowed)
 
 
 def check_gamma(value: float | str, name: str = "gamma") -> float:
-    """Return the gamma of sq-pnorm-max as a float, or raise ValueError: 1e-30 to 1e30."""
+    """Return the gamma of sq-pnorm-max, from 1e-30 to 1e30, as a float, or raise ValueError."""
     allowed = "a number above 0, from 1e-30 to 1e30"
     return number_in(value, name, lambda x: SMALLEST_GAMMA <= x <= LARGEST_STRENGTH, allowed)
 
