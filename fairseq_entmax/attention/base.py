@@ -107,7 +107,7 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
             self._observers.remove(observer)
 
     def queries(self, query: Tensor) -> Tensor:
-        """Queries ``(queries, batch, width of the heads)`` for a kernel, times the mapping's scale."""
+        """Queries ``(queries, batch, width of the heads)`` for a kernel, scaled by the mapping."""
         projected, scale = self.q_proj(query), self.query_scale()
         return projected if scale is None else (projected * scale).to(projected.dtype)
 
