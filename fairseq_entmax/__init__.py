@@ -1,9 +1,9 @@
 """Adaptively sparse and prunable Transformers for fairseq.
 
-This is the folder that ``--user-dir`` names. Importing it costs nothing and registers nothing:
-fairseq, once it has imported a user directory, imports the tasks and models in it, and the models
+This is the folder that ``--user-dir`` names. Importing it costs nothing and registers nothing.
+Once fairseq has imported a user directory, it imports the tasks and models in it, and the models
 register themselves, the criterions and the tasks. In Python, ``import fairseq_entmax.models``
-does the same; :mod:`fairseq_entmax.mappings` needs torch alone.
+does the same; :mod:`fairseq_entmax.mappings` needs only torch.
 """
 
 import importlib
@@ -14,11 +14,10 @@ __version__ = "0.1.0"
 
 
 class _UserDirectory(list[str]):
-    """The places of the package's modules, which registers the models for fairseq's sake.
+    """The package's search path, which registers the models when fairseq looks into it.
 
-    Where the package was imported before, fairseq does not import the models and tasks of the
-    user directory. It only looks whether the directory is in this list, which is when they are
-    registered.
+    If the package was imported before, fairseq does not import the models and tasks of the user
+    directory. It only checks whether the directory is in this list, and that check registers them.
     """
 
     def __contains__(self, path: object) -> bool:

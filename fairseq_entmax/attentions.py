@@ -12,7 +12,7 @@ ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
 
 # The side of a model that each belongs to, as fairseq's options name it
 SIDES = {ENCODER_SELF: "encoder", DECODER_SELF: "decoder", CROSS: "decoder"}
-# In fairseq's names of weights: an attention, and the encoder or decoder that it belongs to
+# In fairseq's names of weights: an attention, and the encoder or decoder that it is part of
 _PATH = re.compile(r"((?:(.*\b(?:encoder|decoder))\.)?(?:.*\.)?(self_attn|encoder_attn))\.(.+)")
 
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Weight(NamedTuple):
-    """A weight of an attention: where it belongs, the path of the attention, and its name there."""
+    """A weight of an attention: its place, the path of the attention, and its name in there."""
 
     place: Place
     path: str
@@ -32,8 +32,8 @@ class Weight(NamedTuple):
 
 
 def weights_of_attentions(paths: Iterable[str]) -> dict[str, Weight]:
-    """The weights of a state dict that are of an attention, by their paths. Layers go by the numbers in
-    their names, and without these in the order of the state dict."""
+    """The attention weights of a state dict, by path. Layers go by the numbers in their names,
+    or, without numbers, by the order of the state dict."""
     places: dict[str, Place] = {}
     numbers: Counter[tuple[str, str | None]] = Counter()
     matches = [match for match in map(_PATH.fullmatch, paths) if match]

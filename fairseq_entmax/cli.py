@@ -18,8 +18,8 @@ from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import message_if_long
 
-# Commands that parse their arguments themselves, as some take fairseq's options: the module with
-# their function main, and their help
+# Commands that parse their own arguments, as some take fairseq's options: the module of their
+# function main, and their help
 MODULES = {
     "analyze": (
         "analysis.analyze",
@@ -43,29 +43,29 @@ MODULES = {
         "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
     ),
 }
-# As a shell reports a command that SIGPIPE ended
+# The status that a shell reports for a command that SIGPIPE ended
 PIPE_CLOSED = 141
 USER_DIR = "a folder of Python that registers further mappings or models, as in fairseq's commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status.
+    """Run the command and return its exit status.
 
-    It is 0, or 1 after an error, which is printed in one sentence; 141 where what reads the output
-    has ended, such as head. Wrong usage exits with status 2, as argparse does.
+    It is 0, or 1 after an error, which is printed in one sentence, or 141 if the reader of the
+    output, such as head, has ended. Wrong usage exits with status 2, as argparse does.
 
     Args:
-        arguments: what stands behind the command's name; None takes them from the shell.
+        arguments: the words after the command's name; None takes them from the shell.
     """
-    warning_filters.hush()  # before torch and fairseq are imported, and speak
+    warning_filters.hush()  # before torch and fairseq are imported and warn
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
             return _run(words)
         finally:
-            sys.stdout.flush()  # while somebody can still hear that nobody reads it
+            sys.stdout.flush()  # here, where a closed pipe is still handled
     except BrokenPipeError:
-        # What Python writes at its end would say the same once more
+        # Otherwise Python's last flush, at exit, would report the same error again
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
@@ -77,7 +77,7 @@ def _run(words: list[str]) -> int:
         if command in MODULES:
             if command in COMMANDS:
                 check_early(command, words[1:])
-                importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+                importlib.import_module("fairseq_entmax.compat")  # its error if fairseq is missing
             importlib.import_module(f"fairseq_entmax.{MODULES[command][0]}").main(words[1:])
         else:
             parser = _parser()
@@ -89,7 +89,7 @@ def _run(words: list[str]) -> int:
         raise
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError, MemoryError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
-            raise  # nothing that the user could install
+            raise  # not a package that the user could install
         text = f"there is not enough memory {error}" if isinstance(error, MemoryError) else error
         if isinstance(error, OSError) and error.filename and error.strerror:
             text = f"{error.filename}: {error.strerror}"
@@ -214,9 +214,9 @@ def _import_user_dir(path: str | None) -> None:
     """Import a folder of Python that registers mappings or models, as fairseq's commands do."""
     if path is None:
         return
-    if not path or not Path(path).is_dir():  # '' would be the folder that one is in
+    if not path or not Path(path).is_dir():  # '' would mean the current folder
         raise FileNotFoundError(f"--user-dir: there is no folder '{path}'")
-    importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+    importlib.import_module("fairseq_entmax.compat")  # its error if fairseq is missing
     from fairseq.utils import import_user_module
 
     try:

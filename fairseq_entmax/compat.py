@@ -1,7 +1,7 @@
 """Every difference between fairseq and torch releases, and small helpers around fairseq.
 
-Importing this module needs fairseq, and changes nothing in it; it hushes what nobody who uses
-fairseq can mend (:mod:`fairseq_entmax.warning_filters`).
+Importing this module needs fairseq and changes nothing in it. It silences warnings that users of
+fairseq cannot act on (:mod:`fairseq_entmax.warning_filters`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INSTALL_FAIRSEQ = (
     "pip install 'fairseq-entmax[fairseq]', or install a fairseq of your own"
 )
 
-warning_filters.hush()  # before fairseq speaks
+warning_filters.hush()  # before fairseq warns
 try:
     from fairseq.logging import metrics
 except ModuleNotFoundError as error:
@@ -38,14 +38,14 @@ except ModuleNotFoundError as error:
 
 
 def has_global_hooks() -> bool:
-    """Whether hooks of all modules are registered, with ``register_module_forward_hook`` say."""
+    """Whether hooks on all modules are registered, as by ``register_module_forward_hook``."""
     return bool(nn.modules.module._has_any_global_hook())
 
 
 def computing_dtype(tensor: Tensor) -> torch.dtype:
-    """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
+    """The dtype that a linear layer makes of a tensor: the tensor's own, or that of autocast."""
     device = tensor.device.type
-    # Autocast leaves float64 as it is
+    # Autocast does not change float64
     if torch.is_autocast_enabled(device) and tensor.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
     return tensor.dtype
@@ -55,7 +55,7 @@ _trainer: weakref.ref[Any] | None = None
 
 
 def follow_trainer(trainer: Any) -> None:
-    """Make :func:`trainer_num_updates` that of this trainer of fairseq's, while it lives."""
+    """Make :func:`trainer_num_updates` follow this trainer of fairseq's, while it lives."""
     global _trainer
     _trainer = weakref.ref(trainer)
 
@@ -63,23 +63,23 @@ def follow_trainer(trainer: Any) -> None:
 def trainer_num_updates() -> int | None:
     """How many updates the last trainer of a model of this package has made; None without one.
 
-    fairseq tells a model its updates before each step alone, and its meter of that name stands still
-    where a training goes on in the middle of an epoch."""
+    fairseq tells a model this number only before each step, and its meter of that name stands still
+    when training resumes in the middle of an epoch."""
     trainer = None if _trainer is None else _trainer()
     return None if trainer is None else trainer.get_num_updates()
 
 
-# The exit status of a command that ended with its one sentence
+# The exit status of a command that ended with an error in one sentence
 STOPPED = 2
-# How long the first of several processes has to say it for all
+# Seconds that the first of several processes has to print the error for all
 TIME_OF_FIRST = 5.0
 
 
 def stop_command(error: Exception) -> None:
     """In one of fairseq's commands, print the error in one sentence and exit with status 2.
 
-    Of several processes that train together the first prints it; the others wait to be ended by who
-    started them. Elsewhere it does nothing, and the caller raises.
+    Of several processes that train together the first prints it; the others wait for their launcher
+    to end them. Outside fairseq's commands this does nothing, and the caller raises.
     """
     command = running_command()
     if not command:
@@ -88,22 +88,22 @@ def stop_command(error: Exception) -> None:
         time.sleep(TIME_OF_FIRST)
     print(f"{command}: error: {error}", file=sys.stderr)
     if threading.active_count() > 1 or multiprocessing.active_children() or _are_several():
-        # A thread that loads batches may be in torch's C++ code. Python would end it there on
-        # its way out, which aborts the process with another exit status; and processes that
-        # train together would wait for each other.
+        # A thread that loads batches may be in torch's C++ code. Python would end it there at
+        # exit, which aborts the process with another exit status; and processes that train
+        # together would wait for each other.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        with suppress(ValueError):  # of a thread that is not the main one
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises when one is gone
-        for worker in multiprocessing.active_children():  # which would tell so in a traceback
+        with suppress(ValueError):  # raised outside the main thread
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises when a worker ends
+        for worker in multiprocessing.active_children():  # which would print a traceback
             worker.kill()
         os._exit(STOPPED)
     sys.exit(STOPPED)
 
 
 def running_command() -> str:
-    """The name of fairseq's command that runs, also as ``python -m fairseq_cli.train``; or ''."""
+    """The name of the running fairseq command, also as ``python -m fairseq_cli.train``; or ''."""
     folder, name = os.path.split(os.path.abspath(sys.argv[0] if sys.argv else ""))
     if name.startswith("fairseq-"):
         return name
@@ -113,7 +113,7 @@ def running_command() -> str:
 
 
 def _rank() -> int:
-    """The number of this process among those that train together; 0 is the first, or alone."""
+    """The number of this process among those that train together; 0 is the first or only one."""
     if _are_several():
         return torch.distributed.get_rank()
     rank = os.environ.get("RANK", "") if "TORCHELASTIC_RUN_ID" in os.environ else ""
@@ -121,13 +121,13 @@ def _rank() -> int:
 
 
 def _are_several() -> bool:
-    """Whether this process has met others to train together."""
+    """Whether this process has joined others to train together."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 @contextmanager
 def stopping_command() -> Iterator[None]:
-    """Call :func:`stop_command` on a ``ValueError`` in the block, and raise it."""
+    """Call :func:`stop_command` on a ``ValueError`` in the block, then raise it again."""
     try:
         yield
     except ValueError as error:
@@ -136,10 +136,10 @@ def stopping_command() -> Iterator[None]:
 
 
 def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> None:
-    """Log a metric whose value is worked out only when fairseq shows it.
+    """Log a metric whose value is computed only when fairseq shows it.
 
-    ``value`` is of those of the objects that are still there: fairseq keeps its metrics as long as the
-    process lives, and no model is to stay with them."""
+    ``value`` gets those of the objects that still exist: fairseq keeps its metrics as long as the
+    process lives, and they must not keep a model alive."""
     references = [weakref.ref(each) for each in objects]
 
     def look(meters: Any) -> float:
@@ -150,7 +150,7 @@ def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> Non
 
 
 def fill_in(state_dict: dict[str, Any], parameters: Iterable[tuple[str, Any]]) -> list[str]:
-    """Give a checkpoint what it lacks of a module's own values, marked for :func:`is_new`; their names."""
+    """Fill in what a checkpoint lacks, mark it for :func:`is_new`, and return the names."""
     filled = []
     for name, value in parameters:
         value._absent_from_checkpoint = name not in state_dict
@@ -161,5 +161,5 @@ def fill_in(state_dict: dict[str, Any], parameters: Iterable[tuple[str, Any]]) -
 
 
 def is_new(parameter: Tensor) -> bool:
-    """Whether the checkpoint that the model was loaded from lacked a parameter."""
+    """Whether a parameter was missing from the checkpoint that the model was loaded from."""
     return getattr(parameter, "_absent_from_checkpoint", False)

@@ -1,4 +1,4 @@
-"""What an exception says, as a part of one sentence."""
+"""The text of an exception, as part of one sentence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MOST = 200
 
 
 def reason(error: BaseException) -> str:
-    """The reason in an exception, in one line, without the name of its class."""
+    """The reason that an exception gives, in one line, without the name of its class."""
     text = " ".join(str(error).split())[:MOST]
     if isinstance(error, KeyError):
         return f"it has no {text}"

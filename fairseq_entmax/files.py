@@ -1,9 +1,9 @@
-"""Files that are whole whenever they are there, whatever stops the process that writes them.
+"""Files that are always complete, whatever stops the process that writes them.
 
-A file is written as ``NAME.tmp<number>`` beside its place, brought to the disk, and then renamed. A
+A file is written as ``NAME.tmp<number>`` in the same folder, flushed to disk, and then renamed. A
 process that is killed leaves the old file or the new one, and perhaps a temporary file, which the
-next that writes the same file removes. Of files that are written together, all are on the disk
-before the first is renamed; a kill between two renames leaves some new and some old, each whole.
+next process that writes the same file removes. Files that are written together are all on disk
+before the first is renamed; a kill between two renames leaves some new and some old, all complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 
 def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
-    """The file to write, a link followed, where it may be written; ``option`` named it, for errors."""
+    """Return the file to write, with links followed; an error names ``option`` if it is refused."""
     name = os.fspath(path)
     target = Path(os.path.realpath(name))
     if not name or target.is_dir():
@@ -38,7 +38,7 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
 
 
 def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) -> None:
-    """Refuse to write over what is read, whatever ``--overwrite`` says; ``inputs``: what is in a file."""
+    """Refuse to overwrite ``inputs`` (description to file), whatever ``--overwrite`` says."""
     read = {Path(os.path.realpath(name)): what for what, name in inputs.items() if name}
     for target in targets:
         if target in read:
@@ -49,7 +49,7 @@ def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) 
 
 @contextlib.contextmanager
 def whole_set(targets: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
-    """Open files that are put in place when the block ends; after an error, none is."""
+    """Open files that are put in place when the block ends, or not at all after an error."""
     temporaries = [_temporary(target) for target in targets]
     try:
         with contextlib.ExitStack() as stack:
@@ -61,7 +61,7 @@ def whole_set(targets: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
         for path, target in zip(temporaries, targets, strict=True):
             os.replace(path, target)
     except OSError as error:
-        # What has a file's name, or no number of the system, says enough
+        # An error with a file name, or without a system error number, says enough
         if error.errno is None or error.filename is not None:
             raise
         names = " and ".join(map(str, targets))
@@ -79,14 +79,14 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def write_together(contents: Dictionary[Path, bytes]) -> None:
-    """Write files; when one of them cannot be written, none changes."""
+    """Write files; if one of them cannot be written, none changes."""
     with whole_set(list(contents)) as files:
         for file, content in zip(files, contents.values(), strict=True):
             file.write(content)
 
 
 def _temporary(target: Path) -> Path:
-    """A new name beside the target. Temporary files that were left of it before are removed."""
+    """A new name beside the target; removes temporary files that earlier writes of it left."""
     pattern = re.compile(re.escape(target.name) + r"\.tmp\d+")
     with contextlib.suppress(FileNotFoundError):
         for path in target.parent.iterdir():

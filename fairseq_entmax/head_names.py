@@ -1,4 +1,4 @@
-"""Naming heads in a text."""
+"""The names of heads in a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two systems that scored the same documents differ by more than chance; many tests together."""
+"""Paired tests of two systems on the same documents, and a correction for several tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def require_scipy() -> Any:
-    """The module ``scipy.stats``, or an error that says how to get it."""
+    """Return the module ``scipy.stats``, or raise an error that says how to install it."""
     try:
         import scipy.stats
     except ModuleNotFoundError as error:
@@ -20,7 +20,7 @@ def require_scipy() -> Any:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """p of the two-sided paired t-test of the scores of documents by two systems; 1 where none differs."""
+    """p of the two-sided paired t-test of two systems' scores of documents; 1 if all are equal."""
     check_lengths(len(first), [len(second)])
     if list(first) == list(second):
         return 1.0
@@ -28,7 +28,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def check_lengths(documents: int, others: Sequence[int]) -> None:
-    """Refuse systems that cannot be paired."""
+    """Raise ValueError if the scores of systems cannot be paired."""
     if any(other != documents for other in others):
         raise ValueError(f"paired scores need the same sentences: {documents} and {list(others)}")
     if documents < 2:
@@ -36,7 +36,7 @@ def check_lengths(documents: int, others: Sequence[int]) -> None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction of p-values of tests that were made together.
+    """Holm's correction of the p-values of several tests.
 
     Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*."""
     corrected = [0.0] * len(p_values)

@@ -1,4 +1,4 @@
-"""How far long work is, on standard error: after three seconds a bar on a terminal, elsewhere a line a minute."""
+"""Progress of long work, on stderr: after three seconds a bar on a terminal, or a line a minute."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SHORT = 3.0  # seconds in which nothing is said
-RAREST = 60.0  # seconds between two lines where nobody watches, as in a log file
+SHORT = 3.0  # seconds before anything is shown
+RAREST = 60.0  # seconds between two lines if there is no terminal, as in a log file
 
 
 def duration(seconds: float) -> str:
@@ -27,14 +27,14 @@ def watched(
     is_shown: bool = True,
     unit: str = "",
 ) -> Any:
-    """Iterate over items, and say how far that is; without items, by ``update`` of what is returned.
+    """Iterate over items and show progress; without items, call ``update`` of what is returned.
 
-    ``what`` is the work, such as ``relevance``, and ``unit`` what an item is, such as ``sentences``."""
+    ``what`` names the work, such as ``relevance``; ``unit`` names the items, as ``sentences``."""
     from tqdm import tqdm
 
     class Lines(tqdm):
         def display(self, msg: str | None = None, pos: int | None = None) -> None:
-            if msg is None and self.n:  # an empty message wipes a bar
+            if msg is None and self.n:  # an empty message erases a bar
                 remaining = self.format_dict["elapsed"] * (self.total - self.n) / self.n
                 done = f"{self.desc.removesuffix(': ')}: {self.n:,} of {self.total:,}{self.unit}"
                 print(f"{done}, {duration(remaining)} left", file=sys.stderr, flush=True)
@@ -56,7 +56,7 @@ def watched(
 
 @contextmanager
 def message_if_long(what: str) -> Iterator[None]:
-    """Say what is being done, in one line, if the block takes longer than :data:`SHORT`."""
+    """Print ``what`` as one line if the block takes longer than :data:`SHORT`."""
     timer = threading.Timer(SHORT, print, (what,), {"file": sys.stderr, "flush": True})
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""Tables of text."""
+"""Tables as text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ GAP = "  "
 
 
 def text_table(rows: Sequence[Sequence[str]], left_aligned: Collection[int] = (0,)) -> str:
-    """Lines of columns, each as wide as its widest cell, without white space at their ends.
+    """Format rows as lines, with columns as wide as their widest cell and no trailing white space.
 
-    Cells of the columns ``left_aligned``, from 0, begin where the column does, those of others end with it."""
+    The columns ``left_aligned``, counted from 0, are aligned left, all others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         GAP.join(

@@ -1,9 +1,9 @@
-"""Hushes what libraries say about themselves, which nobody who runs a command can mend.
+"""Silences warnings of libraries about themselves, which a user of a command cannot act on.
 
-A warning that fairseq calls torch by an old name, or that hydra will read fairseq's settings in
-another way one day, is for fairseq's developers. What a user can act on is not here: sentences
-left out for their length, a loss that is no number, sacreBLEU's advice. Filters are added *behind*
-those that are there, so ``-W`` and ``PYTHONWARNINGS`` win.
+A warning that fairseq calls torch by an old name, or that hydra will one day read fairseq's
+settings in another way, is for fairseq's developers. What a user can act on is not silenced:
+sentences left out for their length, a NaN loss, sacreBLEU's advice. Filters are added *after* the
+existing ones, so ``-W`` and ``PYTHONWARNINGS`` win.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import logging
 import os
 import warnings
 
-# Categories and modules all of whose warnings are hushed
+# Categories and modules whose warnings are all silenced
 MODULES: tuple[tuple[type[Warning], str], ...] = (
     (FutureWarning, r"(fairseq(_cli)?|thinc|spacy)(\..*)?$"),
     (DeprecationWarning, r"fairseq(_cli)?(\..*)?$"),
 )
-# How others begin, and the modules that they are of: libraries, or, where hydra speaks of the line
-# that called it, any
+# How other warnings begin, and their modules: libraries, or any module where hydra warns about the
+# line that called it
 MESSAGES = (
     (r"pkg_resources is deprecated", r"fairseq"),
     (r"hydra\.experimental\.(initialize|compose)\(\) is no longer", r"hydra\."),
@@ -38,7 +38,7 @@ MESSAGES = (
     (r"TypedStorage is deprecated", r"(torch|fairseq)\."),
     (r"The given NumPy array is not writ[e]?able", r"fairseq"),
 )
-# Loggers that say nothing below warnings that a user could act on
+# Loggers whose messages below warnings are nothing that a user could act on
 LOGGERS = (
     *("fairseq.tasks.text_to_speech", "fairseq.tasks.fairseq_task", "fairseq.models.fairseq_model"),
     "hydra.core.utils",
@@ -46,7 +46,7 @@ LOGGERS = (
 
 
 def hush() -> None:
-    """Add the filters; once, however often it is called. Imports nothing but Python's own."""
+    """Add the filters, once, however often it is called. Imports only the standard library."""
     for category, module in MODULES:
         warnings.filterwarnings("ignore", category=category, module=module, append=True)
     for message, module in MESSAGES:

@@ -1,8 +1,8 @@
 """Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``,
 ``fusedmax``, ``oscarmax:oscar=0.05``, ``entmax:tv=learned``, ``sqpnormmax``.
 
-The text form is the same in a command, a YAML file and Python. Texts for several layers and heads,
-which are made of it, are in :mod:`fairseq_entmax.mappings.layers`.
+The text form is the same in a command, a YAML file and Python. Texts for several layers and heads
+are made of it in :mod:`fairseq_entmax.mappings.layers`.
 """
 
 from __future__ import annotations
