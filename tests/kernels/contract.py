@@ -1,7 +1,7 @@
-"""What every kernel has to give: the numbers of torch's operations in float64, row by row.
+"""What every kernel has to give: the results of torch's operations in float64, row by row.
 
-A batch holds what there is together: extreme scores, ties, masks, rows without keys, NaN, and an
-epsilon for each row. Where a row differs, it is printed.
+A batch combines extreme scores, ties, masks, rows without keys, NaN, and an epsilon for each row.
+The first row that differs is printed.
 """
 
 import math
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def batch(keys, seed=0, epsilons=EPSILONS, broken=True):
-    """Rows of every kind, each with its own epsilon; ``broken`` says whether NaN is among them."""
+    """Rows of every kind, each with several epsilons; ``broken`` adds rows with NaN and inf."""
     draw = torch.Generator().manual_seed(1000 * seed + keys)
 
     def normal(scale):
@@ -50,7 +50,7 @@ def batch(keys, seed=0, epsilons=EPSILONS, broken=True):
         torch.full((keys,), -INF),
         normal(1.0) + 1e4,
         torch.tensor([3e38, -3e38] * keys)[:keys],
-        # A slope: neighbours that are near each other
+        # A slope, in which neighbours have close values
         torch.arange(keys) / keys * 2.0,
         *([normal(1.0).index_fill(0, torch.tensor([0]), bad) for bad in (NAN, INF)] * broken),
     ]
@@ -63,7 +63,7 @@ def batch(keys, seed=0, epsilons=EPSILONS, broken=True):
 
 
 def assert_rows(ours, truth, atol, given, rtol=0.0):
-    """Each row is near the truth; the first that is not is shown, with what it was made of."""
+    """Assert that each row is close to the truth, and show the first other row with its inputs."""
     ours, truth = ours.double().flatten(0, -2), truth.double().flatten(0, -2)
     assert ours.shape == truth.shape
     scale = atol + rtol * truth.nan_to_num(0.0).abs().amax(-1, keepdim=True)
@@ -82,7 +82,7 @@ def assert_rows(ours, truth, atol, given, rtol=0.0):
 
 
 def check_rows(backend, made, number=None, device="cpu"):
-    """Probabilities and gradients of a batch; ``number`` is one epsilon for all rows."""
+    """Check probabilities and gradients of a batch; ``number`` is one epsilon for all rows."""
     scores, epsilon, grad = (tensor.to(device) for tensor in made)
     given = {"scores": made.scores, "epsilon": made.epsilon, "grad": made.grad}
     own = epsilon if number is None else number
@@ -94,7 +94,7 @@ def check_rows(backend, made, number=None, device="cpu"):
     assert_rows(probs.cpu(), truth.cpu(), 1e-6, given)
     rows = truth.isfinite().all(-1)
     assert (probs[rows][scores[rows] == -INF] == 0).all()
-    # Of the same probabilities, so that a key on the edge is in the support of both or of none
+    # Both start from the same probabilities, so that they agree on the support at its edge
     both = (True, True, False)
     found = backend.gradients(probs, PLAIN, own, 0.0, None, grad, both)
     truth = torch_structured.gradients(probs.double(), PLAIN, exact, 0.0, None, grad.double(), both)
@@ -115,11 +115,11 @@ STRENGTHS = {
 
 
 def check_structured(backend, structure, keys):
-    """Probabilities and gradients of a mapping with structure, at all of its strengths."""
+    """Check probabilities and gradients of a structured mapping at all of its strengths."""
     for strength in STRENGTHS[structure]:
         made = batch(keys, epsilons=(0.1, 0.5, 1.0) if structure == PNORM else (0.0, 0.33, 1.0))
-        scores, epsilon, grad = (tensor[:-1] for tensor in made)  # without NaN in a row of no keys
-        # Scores of such a size that float32 keeps the digits that decide who moves together
+        scores, epsilon, grad = (tensor[:-1] for tensor in made)  # not the row with only NaN
+        # Clamped, so that float32 keeps the digits that decide which keys share a probability
         scores = scores.clamp(min=-INF, max=1e4)
         own = torch.full_like(epsilon, strength)
         given = {"scores": scores, "epsilon": epsilon, "strength": own, "grad": grad}
@@ -142,7 +142,7 @@ def check_structured(backend, structure, keys):
 
 
 class Case(NamedTuple):
-    """Sizes of attention, and what it is computed by."""
+    """Sizes and settings of attention."""
 
     sizes: tuple[int, int, int, int, int]  # batch, heads, queries, keys, size of a head
     padding: bool = False
@@ -163,7 +163,7 @@ CASES = (
     Case((1, 2, 40, 7, 16), causal=True),  # the first queries see no key
     Case((2, 4, 30, 30, 16), padding=True, dropout=0.3),
     Case((1, 2, 33, 190, 8), padding=True, mask=True, dropout=0.5),
-    Case((2, 2, 35, 170, 8), padding=True, causal=True, spread=0.3),  # most keys stay
+    Case((2, 2, 35, 170, 8), padding=True, causal=True, spread=0.3),  # most keys are in the support
     Case((2, 2, 12, 20, 8), padding=True, bad=NAN),
     Case((2, 2, 12, 20, 8), bad=INF),
 )
@@ -190,7 +190,7 @@ def tensors_of(case, seed=0):
 
 
 def in_float64(made, epsilon, settings):
-    """The output, differentiable, all computed apart."""
+    """The differentiable output, computed step by step."""
     query, key, value = made
     mask = settings.attn_mask
     settings = settings._replace(attn_mask=None if mask is None else mask.double())
@@ -200,12 +200,12 @@ def in_float64(made, epsilon, settings):
     probs = functions.map_rows(torch_structured, scores, PLAIN, epsilon)
     if settings.dropout:
         probs = probs * factors(tuple(probs.shape), settings.dropout, settings.seed, probs.device)
-    # What no weight reaches has no part, whatever it is
+    # A zero weight removes its value, whatever that value is
     return probs @ value
 
 
 def masked_scores_in_float64(query, key, settings):
-    """Loops, where :func:`fairseq_entmax.kernels.inputs.masked_scores` has operations."""
+    """Loops, where :func:`fairseq_entmax.kernels.inputs.masked_scores` uses tensor operations."""
     scores = settings.scale * torch.einsum("bhqd,bhkd->bhqk", query, key)
     queries, keys = scores.shape[-2:]
     hidden = torch.zeros(scores.shape, dtype=torch.bool)
@@ -222,7 +222,7 @@ def masked_scores_in_float64(query, key, settings):
 
 
 def check_attention(attention, case, epsilon, atol=2e-5, dtype=torch.float32, device="cpu"):
-    """Output and all gradients of attention."""
+    """Check the output and all gradients of attention."""
     made, settings = tensors_of(case)
     *inputs, grad = (tensor.to(dtype) for tensor in made)
     options = {
@@ -243,7 +243,7 @@ def check_attention(attention, case, epsilon, atol=2e-5, dtype=torch.float32, de
     assert output.dtype == dtype
     given = {"epsilon": torch.as_tensor(epsilon).view(1, -1)}
     assert_rows(output.detach().cpu(), truth.detach(), atol, given, atol)
-    if case.bad:  # gradients of what shares a row with it are no numbers, here or there
+    if case.bad:  # gradients that share a row with the bad value are not finite in either
         return
     truth.backward(grad.double())
     output.backward(grad.to(device))

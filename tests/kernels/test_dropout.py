@@ -1,4 +1,4 @@
-"""Which weights are dropped: Philox by its published answer, and what models need of it."""
+"""Which weights are dropped: Philox against its published answer, and what models rely on."""
 
 import pytest
 import torch
@@ -6,11 +6,11 @@ import torch
 from fairseq_entmax.kernels.dropout import factors, first_words, least_word
 
 
-def test_the_words_are_those_of_philox():
-    # The known answer of Salmon et al.'s Random123, kat_vectors, for philox4x32 of 10 rounds
+def test_random_words_match_philox():
+    # The known answer in kat_vectors of Random123 (Salmon et al.) for philox4x32 with 10 rounds
     assert first_words(torch.tensor([0]), torch.tensor([0])).item() == 0x6627E8D5
 
-    # And in Python's whole numbers, which have no sign and no end
+    # And in Python's integers, which are signed and unbounded
     def philox(counter, key):
         for _ in range(10):
             first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
@@ -33,7 +33,7 @@ def test_the_words_are_those_of_philox():
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
-def test_as_many_are_dropped_as_asked_for_and_the_mean_stays(dropout):
+def test_dropout_drops_the_given_share_and_keeps_the_mean(dropout):
     found = factors((4, 8, 50, 60), dropout, torch.tensor([7]), torch.device("cpu"))
     assert set(found.unique().tolist()) == {0.0, torch.tensor(1 / (1 - dropout)).item()}
     # Five standard errors
@@ -41,6 +41,6 @@ def test_as_many_are_dropped_as_asked_for_and_the_mean_stays(dropout):
     assert (found == 0).double().mean().item() == pytest.approx(dropout, abs=error)
 
 
-def test_no_weight_stays_above_the_largest_word():
+def test_the_least_word_stays_within_32_bits():
     assert least_word(0.0) == 0
     assert least_word(1 - 2**-40) == 2**32 - 1

@@ -1,6 +1,6 @@
-"""A child computes what its parent did on two threads: ``python -m tests.kernels.native.forks``.
+"""Check in forked children what their parent computed: ``python -m tests.kernels.native.forks``.
 
-Prints what the parent made, and then what each child made.
+Prints the digest of the parent, which uses two threads, and then that of each child.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from fairseq_entmax.mappings import entmax
 
 
 def digest() -> str:
-    """SHA-256 of what rows and attention give, forward and backward."""
+    """SHA-256 of the results of rows and attention, forward and backward."""
     draw = torch.Generator().manual_seed(1)
     scores = torch.randn(2048, 64, generator=draw).requires_grad_()
     alpha = torch.full((2048, 1), 1.3, requires_grad=True)
@@ -31,7 +31,7 @@ def digest() -> str:
 
 
 class Digests(Dataset):
-    """Data that a mapping makes."""
+    """A dataset whose items are computed by a mapping."""
 
     def __len__(self) -> int:
         return 2

@@ -1,4 +1,4 @@
-"""Whether the native kernels can be had on this machine."""
+"""Whether this machine can build the native kernels."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from fairseq_entmax.kernels.native import library
 
 
 def can_build() -> bool:
-    """Whether there is a C compiler that makes the library."""
+    """Whether there is a C compiler that can build the library."""
     try:
         library.library()
     except library.CannotBuild:

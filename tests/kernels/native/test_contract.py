@@ -1,4 +1,4 @@
-"""The kernels in C give what torch's operations give in float64."""
+"""The C kernels match torch's operations in float64."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def test_rows_of_one_epsilon(number):
 
 
 @pytest.mark.parametrize("bad", [contract.NAN, contract.INF, -contract.INF])
-def test_a_gradient_that_is_no_number_leaves_none_in_its_row(bad):
+def test_a_gradient_that_is_not_finite_affects_only_its_row(bad):
     for keys in contract.FEW_LENGTHS:
         made = contract.batch(keys, broken=False)
         made.grad[3, keys // 2] = bad
@@ -52,7 +52,7 @@ def test_attention(case, epsilon):
     contract.check_attention(attention.attention, case, given)
 
 
-def test_second_derivatives_are_those_of_torchs_operations():
+def test_second_derivatives_match_torchs_operations():
     made, settings = contract.tensors_of(contract.CASES[8])
     epsilon = torch.tensor([0.2, 0.6])
     found = []
@@ -75,7 +75,7 @@ def test_second_derivatives_are_those_of_torchs_operations():
 def test_losses(backend, smoothing, keys):
     for epsilon in (1e-4, 0.2, 0.5, 0.9, 1.0):
         made = contract.batch(keys, epsilons=(epsilon,))
-        finite = made.scores.abs() > 1e5  # which smoothing multiplies
+        finite = made.scores.abs() > 1e5  # smoothing would multiply huge scores
         scores = made.scores.masked_fill(finite & made.scores.isfinite(), -1e4)
         number = len(scores)
         target = torch.randint(keys, (number,), generator=torch.Generator().manual_seed(keys))

@@ -1,4 +1,4 @@
-"""Attention of one query of each hypothesis, against the same in float64 with torch's operations."""
+"""Attention of one query per hypothesis, compared with torch's operations in float64."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def epsilons_of(heads, name="each"):
 
 
 def of_source(shape, seed=0):
-    """Query, and keys and values of sources, of which the last has no key left."""
+    """A query, and cached keys and values of several sources, the last of which is all padding."""
     sources, beam, heads, keys, size = shape
     generator = torch.Generator().manual_seed(seed)
     query = 1.5 * torch.randn(sources * beam, heads * size, generator=generator)
@@ -39,7 +39,7 @@ def of_source(shape, seed=0):
 
 
 def in_float64(query, key, value, epsilon, padding=None):
-    """The output ``(hypotheses, heads, head_dim)`` and the probabilities; keys of each hypothesis."""
+    """Output ``(hypotheses, heads, head_dim)`` and probabilities; keys are given per hypothesis."""
     hypotheses, heads, _, size = key.shape
     queries = query.double().view(hypotheses, heads, 1, size)
     scores = size**-0.5 * (queries @ key.double().mT)
@@ -51,7 +51,7 @@ def in_float64(query, key, value, epsilon, padding=None):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_output_and_probabilities_of_a_source_are_those_of_float64(shape, epsilon):
+def test_output_and_probabilities_match_float64(shape, epsilon):
     query, cached = of_source(shape)
     epsilons = epsilons_of(shape[2], epsilon)
     output, probs = step(query, cached, epsilons, shape[4] ** -0.5, wants_probs=True)
@@ -66,7 +66,7 @@ def test_output_and_probabilities_of_a_source_are_those_of_float64(shape, epsilo
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
-def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
+def test_a_score_that_is_not_finite_makes_only_its_row_nan(broken):
     query, cached = of_source((2, 2, 3, 9, 16))
     cached = cached._replace(padding=None)
     epsilons = epsilons_of(3)
@@ -83,7 +83,7 @@ def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
     assert torch.equal(output.view(4, 3, 16)[2:], expected.view(4, 3, 16)[2:])
 
 
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
+def test_results_are_bitwise_equal_for_any_number_of_threads(monkeypatch):
     query, cached = of_source((6, 5, 8, 40, 32))
     results = []
     for threads in (1, 2, 4):

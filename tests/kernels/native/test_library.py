@@ -1,4 +1,4 @@
-"""Which kernel runs on a CPU, and how the library is compiled, kept, and done without."""
+"""Which kernel runs on a CPU, how the library is compiled and cached, and what runs without it."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ from tests.kernels.native.support import can_build, needs_compiler
 pytestmark = needs_compiler
 
 REAL_COMPILER = shlex.join(library._compiler()) if can_build() else ""
-# Loads the library in as many processes as it is told; prints how each ended
+# Loads the library in the given number of processes and prints the exit status of each
 AT_ONCE = """
 import os, sys, torch
 from fairseq_entmax.kernels.native import rows
@@ -35,7 +35,7 @@ print([os.waitpid(child, 0)[1] for child in children])
 
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
-    """As in a new process, with a cache and a quick compiler of its own, whose runs are logged."""
+    """The state of a new process, with an empty cache and a quick compiler that logs its runs."""
     monkeypatch.setattr(kernels, "_logged", set())
     kernels._usable.cache_clear()
     library._try_to_load.cache_clear()
@@ -57,13 +57,13 @@ def runs(tmp_path):
     return len(log.read_text().split()) if log.exists() else 0
 
 
-def test_the_switch_forces_a_backend(monkeypatch):
+def test_the_environment_variable_selects_a_backend(monkeypatch):
     scores = torch.zeros(3, 4)
     choices = {"torch": torch_structured, "native": rows, "auto": rows, "": rows}
     for name, expected in choices.items():
         monkeypatch.setenv(kernels.VARIABLE, name)
         assert kernels.backend_for(scores, 0.5) is expected
-        assert kernels.backend_for(scores, 0.0) is torch_structured  # softmax is torch's
+        assert kernels.backend_for(scores, 0.0) is torch_structured  # torch computes softmax
     for other in (scores.half(), scores.double()):
         assert kernels.backend_for(other, 0.5) is torch_structured
     assert kernels.backend_for(scores, 0.0, "tv") is rows
@@ -72,9 +72,7 @@ def test_the_switch_forces_a_backend(monkeypatch):
         entmax(torch.zeros(3), 1.5)
 
 
-def test_it_is_compiled_once_into_a_folder_of_the_users_own_and_the_log_says_so(
-    fresh, tmp_path, caplog
-):
+def test_the_library_is_compiled_once_into_a_private_folder_and_logged(fresh, tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             for _ in range(2):
@@ -91,14 +89,14 @@ def test_it_is_compiled_once_into_a_folder_of_the_users_own_and_the_log_says_so(
 
 
 @pytest.mark.slow
-def test_processes_at_once_compile_once_and_import_no_triton(fresh, tmp_path):
+def test_concurrent_processes_compile_once_and_do_not_import_triton(fresh, tmp_path):
     command = [sys.executable, "-c", AT_ONCE, "6"]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout.splitlines() == [str([0] * 6)]
     assert runs(tmp_path) == 1
 
 
-def test_a_damaged_library_is_compiled_anew_and_one_of_other_options_is_another(fresh, tmp_path):
+def test_a_damaged_library_is_rebuilt_and_other_options_give_another_library(fresh, tmp_path):
     path = library.cache_folder() / f"entmax-{library._key(library._compiler())}.so"
     path.write_bytes(b"no library")
     assert library.library()._name == str(path)
@@ -119,7 +117,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(fresh, tmp_path, caplog):
     assert list(cache.iterdir()) == []
 
 
-def test_without_a_compiler_torch_runs_and_the_log_says_why(fresh, caplog, tmp_path):
+def test_without_a_compiler_torch_is_used_and_the_log_says_why(fresh, caplog, tmp_path):
     fresh.setenv("PATH", str(tmp_path / "none"))
     fresh.delenv("CC")
     with caplog.at_level(logging.INFO):
@@ -141,7 +139,7 @@ def test_without_a_compiler_torch_runs_and_the_log_says_why(fresh, caplog, tmp_p
         (library.VARIABLE, "/dev/null/cache", "FAIRSEQ_ENTMAX_CACHE names another folder"),
     ],
 )
-def test_what_keeps_it_from_being_compiled_is_named(fresh, variable, value, message):
+def test_a_failed_compilation_names_its_cause(fresh, variable, value, message):
     fresh.setenv(variable, value)
     with pytest.raises(library.CannotBuild, match=message):
         library.library()
@@ -149,9 +147,9 @@ def test_what_keeps_it_from_being_compiled_is_named(fresh, variable, value, mess
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.slow
-def test_a_child_of_a_process_with_threads_computes_what_its_parent_did():
+def test_a_forked_child_of_a_threaded_process_gives_the_same_results():
     command = [sys.executable, "-m", "tests.kernels.native.forks"]
-    # A child that hangs does so for ever
+    # A child that hangs would never end
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     parent, *children = result.stdout.splitlines()
     assert len(children) == 2

@@ -1,8 +1,8 @@
 """The C code under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 
-A program in C calls every function of the library (``sanitized*.c``), so that Python, torch and libgomp,
-which were built without a sanitizer, have no part in it. Without AVX-512, whose loads and stores of parts
-of vectors sanitizers do not see; what these touch is checked by pages behind each array.
+A C program (``sanitized*.c``) calls every function of the library, so that Python, torch and
+libgomp, which were built without sanitizers, take no part. Their builds leave out AVX-512, whose
+masked loads and stores sanitizers do not see; guard pages behind each array check what these touch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ pytestmark = [needs_compiler, pytest.mark.slow]
 
 DRIVER = Path(__file__).with_name("sanitized.c")
 SECONDS = 300
-# -O0: compiled in a second, and everything that the source says is done
+# -O0 compiles in a second, and removes nothing that the source does
 FLAGS = (*("-O0", "-g", "-fopenmp", f"-I{library.FOLDER}"), *library.FLAGS[1:-2])
 NO_RECOVERY = "-fno-sanitize-recover=all"
 BUILDS = {
@@ -28,7 +28,7 @@ BUILDS = {
     "thread": ("-fsanitize=thread", "-DLANES=4"),
     "guarded": ("-fsanitize=undefined", NO_RECOVERY, "-DGUARDED", "-march=native"),
 }
-# What is done wrong on purpose, and which build has to say or do what
+# Deliberate faults: the build that has to find each, and a part of its message
 PLANTED = [
     ("address", "overrun", "heap-buffer-overflow"),
     ("address", "own-overrun", "heap-buffer-overflow"),
@@ -47,7 +47,7 @@ def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def gcc() -> str:
-    """GCC: of its OpenMP team.c has what the sanitizers do not know."""
+    """The path of GCC: team.c replaces its OpenMP team, which the sanitizers do not understand."""
     for command in ("cc", "gcc"):
         path = shutil.which(command)
         if path and "clang" not in run(path, "--version").stdout:
@@ -57,7 +57,7 @@ def gcc() -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Builds each program once; the words that run it."""
+    """A function that builds each program once and returns the command that runs it."""
     folder, programs = tmp_path_factory.mktemp("sanitized"), {}
 
     def program(name: str) -> list[str | Path]:
@@ -77,11 +77,11 @@ def build(name: str, folder: Path) -> list[str | Path]:
     if made.returncode:
         pytest.skip(f"the compiler has no {sanitizer}: {made.stderr[:200]}")
     runs: list[str | Path] = []
-    if run(folder / "empty").returncode:  # where addresses are drawn from too wide a range for it
+    if run(folder / "empty").returncode:  # the system randomises addresses too widely for it
         runs = ["setarch", "-R"]
         if shutil.which("setarch") is None or run(*runs, folder / "empty").returncode:
             pytest.skip(f"programs with {sanitizer} do not run on this system")
-    # Linked apart, without -fopenmp: team.c is in libgomp's place
+    # Linked separately, without -fopenmp, so that team.c replaces libgomp
     made = run(command, *FLAGS, *flags, "-Wall", "-c", DRIVER, "-o", f"{path}.o")
     assert made.returncode == 0, made.stderr
     assert "warning" not in made.stderr
@@ -91,7 +91,7 @@ def build(name: str, folder: Path) -> list[str | Path]:
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_nothing_is_found_in_any_function_of_the_library(name, built):
+def test_sanitizers_find_nothing_in_the_library(name, built):
     result = run(*built(name))
     assert result.returncode == 0, result.stderr[-4000:]
     assert result.stderr == ""
@@ -101,13 +101,13 @@ def test_nothing_is_found_in_any_function_of_the_library(name, built):
 
 
 @pytest.mark.parametrize(("name", "wrong", "message"), PLANTED)
-def test_what_is_done_wrong_on_purpose_is_found(name, wrong, message, built):
+def test_deliberate_faults_are_found(name, wrong, message, built):
     result = run(*built(name), wrong)
     assert result.returncode != 0
     assert message in result.stderr
 
 
-def test_every_function_of_the_library_is_called():
+def test_the_driver_calls_every_function_of_the_library():
     declared = {
         line.split("(")[0].split()[-1]
         for line in (library.FOLDER / "kernels.c").read_text().splitlines()

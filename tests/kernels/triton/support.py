@@ -1,4 +1,4 @@
-"""What the tests of the Triton kernels share: where they run, and compiling without a GPU."""
+"""What the tests of the Triton kernels share: their device, and compiling without a GPU."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-# On a GPU where there is one, else in Triton's interpreter (see tests/conftest.py)
+# On a GPU if there is one, else in Triton's interpreter (see tests/conftest.py)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 _COMPILE = """
@@ -49,10 +49,11 @@ for case in json.load(sys.stdin):
 def compile_for_h100(cases):
     """Compile kernels without the interpreter; no GPU is needed.
 
-    Each of the cases is a dict of ``module``, ``kernel``, the type of its ``pointer`` parameters,
-    other ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers that
-    Triton looks at, ``aligned``, and the ``architecture`` if it is no H100's. Returns for each the
-    bytes of its code and of shared memory, and the parameters that Triton does not look at.
+    Each case is a dict of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
+    ``types`` by name, ``constants``, ``options``, ``aligned`` (whether 16 divides all integers that
+    Triton specialises on), and the ``architecture`` unless it is that of the H100. For each case,
+    returns the bytes of its code and of shared memory, and the parameters that Triton does not
+    specialise on.
     """
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     result = subprocess.run(

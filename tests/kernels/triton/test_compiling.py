@@ -1,4 +1,4 @@
-"""The kernels compile for GPUs, without one, and for all lengths at once."""
+"""The kernels compile for GPUs on a machine without one, and once for all lengths."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.compiles_only]
         (7, 64, 64, False),
     ],
 )
-def test_a_gpu_without_room_for_it_is_left_out(major, kib, row_bytes, fits, monkeypatch):
+def test_a_gpu_without_enough_shared_memory_is_left_out(major, kib, row_bytes, fits, monkeypatch):
     properties = SimpleNamespace(major=major, shared_memory_per_block_optin=kib * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     assert tiles.has_room.__wrapped__(torch.device("cuda"), row_bytes) is fits
@@ -35,19 +35,19 @@ FLOATS = dict.fromkeys(("epsilon_ptr", "mask_ptr", "statistics_ptr", "middle_ptr
 FLOATS |= {"grad_alpha_ptr": "*fp32", "padding_ptr": "*u8", "support_ptr": "*u8"}
 FLOATS |= {"scale": "fp32", "keep_scale": "fp32"}
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-# Head dimension, kind of epsilon, lengths, and what is known when compiling: None or 1
+# Head dimension, kind of epsilon, lengths, what is known when compiling (None or 1), causal
 VARIANTS = [
     (64, 0, (30, 30), {"padding_ptr": None, "mask_ptr": None}, False),
     (64, 0, (128, 2048), {"mask_ptr": None, "mask_row": 1}, False),
     (256, 1, (600, 600), {"mask_ptr": None, "queries": 1, "heads": 1}, True),
 ]
-# Compute capability, dtype and dropout; to the compiler bfloat16 is as float16. The rest runs
-# compiled where there is a GPU
+# Compute capability, dtype and dropout; the compiler treats bfloat16 like float16. A GPU runs the
+# rest
 TO_COMPILE = [(90, "fp32", False, VARIANTS[1]), (80, "fp16", True, VARIANTS[0])]
 if DEVICE == "cuda":
     TO_COMPILE += [(90, "bf16", True, VARIANTS[2]), (80, "fp32", True, VARIANTS[2])]
-# What Triton must not look at, so that one program is for all lengths, and what it must: the
-# width of what is read depends on it
+# Parameters that Triton must not specialise on, so that one program serves all lengths, and those
+# that it must, because the width of loads depends on them
 UNLOOKED = {"attention": {"pairs", "queries", "keys"}, "rows": {"rows", "inner"}}
 LOOKED_AT = {"query_row", "key_row", "value_row", "heads", "entries"}
 
@@ -98,14 +98,14 @@ def rows_cases():
             }
 
 
-def test_the_kernels_compile_for_all_lengths_and_fit_the_shared_memory_that_is_asked_for():
+def test_kernels_compile_for_all_lengths_within_the_requested_shared_memory():
     cases = [*attention_cases(), *rows_cases()]
     results = compile_for_h100(cases)
     assert len(results) == len(cases)
     for case, (code, memory, unlooked) in zip(cases, results, strict=True):
         assert code > 0
         kib = 227
-        if case.get("architecture") == 80:  # what has_room asks for
+        if case.get("architecture") == 80:  # the limit that has_room checks
             row_bytes = case["constants"]["BLOCK_D"] * BYTES[case["pointer"][1:]]
             kib = next(kib for most, kib in tiles.KIB_OF_ROWS.items() if row_bytes <= most)
         assert memory <= kib * 1024, case

@@ -1,4 +1,4 @@
-"""The Triton kernels give what torch's operations give in float64: on a GPU, or in the interpreter."""
+"""The Triton kernels match torch's operations in float64, on a GPU or in the interpreter."""
 
 import logging
 import sys
@@ -19,7 +19,7 @@ from fairseq_entmax.kernels.triton import attention_tiles as tiles
 from fairseq_entmax.kernels.triton import rows as triton_rows
 from fairseq_entmax.kernels.triton.attention_support import UNIT
 
-# The interpreter is a hundred times slower: a GPU runs all
+# The interpreter is a hundred times slower, so only a GPU runs every case
 ON_GPU = DEVICE == "cuda"
 EPSILONS = contract.EPSILONS if ON_GPU else (0.0, 1e-9, 0.1, 0.5, 1.0)
 LENGTHS = contract.LENGTHS if ON_GPU else (1, 17, 40)
@@ -47,7 +47,7 @@ def test_rows_of_one_epsilon(number):
     contract.check_rows(triton_rows, made, number, DEVICE)
 
 
-def test_rows_longer_than_a_tile_are_passed_over_in_blocks(monkeypatch):
+def test_rows_longer_than_a_tile_are_processed_in_blocks(monkeypatch):
     monkeypatch.setattr(triton_rows, "LONGEST_TILE", 64)
     assert not triton_rows.tile_of(150).whole
     made = contract.batch(150, epsilons=(0.33, 1.0))
@@ -56,7 +56,7 @@ def test_rows_longer_than_a_tile_are_passed_over_in_blocks(monkeypatch):
 
 @pytest.fixture(params=["whole", "blocks"])
 def passes(request, monkeypatch):
-    """Rows held in registers, and rows in blocks of 16 keys."""
+    """Rows held in registers, or in blocks of 16 keys."""
     if request.param == "blocks":
         monkeypatch.setattr(tiles, "MOST_KEYS_IN_REGISTERS", 0)
         monkeypatch.setattr(tiles, "LONG_BLOCK", 16)
@@ -89,7 +89,7 @@ ALL = (True, True, True, True)
 
 
 def local(queries, keys):
-    """Queries that see the keys of their own stretch of 16, and some noise; a gradient."""
+    """Queries that attend to the keys of their own stretch of 16, with noise, and a gradient."""
     draw = torch.Generator().manual_seed(queries)
     made = [torch.randn(1, 2, length, 64, generator=draw) for length in (queries, keys)]
     for one in made:
@@ -100,7 +100,7 @@ def local(queries, keys):
     return [one.to(DEVICE) for one in made]
 
 
-def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
+def test_tiles_without_support_are_skipped_without_changing_a_bit():
     query, key, value, grad = local(3 * SIDE - 3, 4 * SIDE - 5)
     epsilon = torch.tensor([0.3, 1.0], device=DEVICE)
     inputs = Inputs(query, key, value, epsilon, ScoreSettings())
@@ -121,7 +121,7 @@ def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
 
 @pytest.fixture
 def fresh(monkeypatch):
-    """As in a new process."""
+    """The state of a new process."""
     monkeypatch.setattr(kernels, "_logged", set())
     for cached in (kernels._usable, kernels.KERNELS[kernels.TRITON].missing):
         cached.cache_clear()
@@ -130,7 +130,7 @@ def fresh(monkeypatch):
         cached.cache_clear()
 
 
-def test_the_switch_chooses_triton_for_what_it_has(fresh):
+def test_the_environment_variable_selects_triton_where_it_has_a_kernel(fresh):
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     scores = torch.zeros(3, 4, device=DEVICE)
     assert kernels.backend_for(scores, 0.5) is triton_rows
@@ -140,14 +140,14 @@ def test_the_switch_chooses_triton_for_what_it_has(fresh):
     assert kernels.backend_for(scores, 0.5, "tv") is torch_structured
 
 
-def test_without_triton_the_switch_is_refused_with_the_remedy(fresh):
+def test_selecting_triton_without_it_is_refused_with_the_remedy(fresh):
     fresh.setitem(sys.modules, "triton", None)
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     with pytest.raises(RuntimeError, match=r"FAIRSEQ_ENTMAX_KERNEL=triton: .*pip install triton"):
         kernels.backend_for(torch.zeros(3), 0.5)
 
 
-def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
+def test_kernels_that_fail_to_run_are_replaced_by_torch(fresh, caplog):
     def cannot(*_):
         raise OSError("Failed to find C compiler\nmore")
 
