@@ -1,4 +1,4 @@
-"""The mathematics is tested once, on torch's operations; each kernel against these in tests/kernels."""
+"""The mathematics is tested with torch's operations; tests/kernels compares kernels with them."""
 
 import pytest
 

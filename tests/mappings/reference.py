@@ -1,7 +1,7 @@
 """Independent references for alpha-entmax: the definition, solved slowly in float64.
 
-Nothing here is shared with the package: the threshold is found by bisection or by trying
-every support, and derivatives are finite differences.
+Nothing here is shared with the package: the threshold is found by bisection or by trying every
+support, and derivatives are finite differences.
 """
 
 import itertools
@@ -15,7 +15,7 @@ SCALES = (0.1, 1.0, 8.0, 50.0)
 
 
 def random_rows(rows, keys, scale, seed=0, dtype=torch.float64):
-    """Normal scores that float32 holds exactly, so that both precisions see the same row."""
+    """Normal scores that float32 represents exactly, so that both precisions see the same rows."""
     generator = torch.Generator().manual_seed(seed)
     return (scale * torch.randn(rows, keys, generator=generator)).to(dtype)
 
@@ -51,7 +51,7 @@ def bisection(scores, alpha):
 def every_support(scores, alpha):
     """Sparsemax or 1.5-entmax of a list of numbers, by trying all sets of keys.
 
-    A set is the support if the threshold that it implies leaves exactly its own keys above.
+    A set is the support if exactly its keys are above the threshold that it implies.
     """
     scaled = [(alpha - 1.0) * score for score in scores]
     for size in range(1, len(scaled) + 1):
@@ -71,10 +71,10 @@ def every_support(scores, alpha):
 
 
 def alpha_derivative(scores, alpha):
-    """Finite difference of :func:`bisection` in alpha: one-sided, of second order, at 1 and 2.
+    """Second-order finite difference of :func:`bisection` in alpha, one-sided at 1 and 2.
 
-    Near 1 rounding is divided by alpha - 1 and asks for a longer step; above, a short one
-    keeps clear of the bends where a key leaves the support.
+    Near 1, rounding errors are divided by alpha - 1, which needs a longer step; above, a short step
+    avoids the kinks where a key leaves the support.
     """
     step = 1e-5 if alpha < 1.2 else 1e-6
     if alpha - step >= 1.0 and alpha + step <= 2.0:
@@ -85,7 +85,7 @@ def alpha_derivative(scores, alpha):
 
 
 def scores_derivative(scores, alpha, grad, step=1e-6):
-    """Central difference of ``(bisection(scores) * grad).sum()`` in every score."""
+    """Central difference of ``(bisection(scores) * grad).sum()`` with respect to every score."""
     result = torch.zeros_like(scores)
     for key in range(scores.shape[-1]):
         moved = torch.zeros_like(scores)

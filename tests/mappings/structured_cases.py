@@ -1,4 +1,4 @@
-"""The mappings with structure under one form, each with its reference, and rows to try them on."""
+"""The structured mappings with one signature, each with its reference, and rows to try them on."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Case(NamedTuple):
     truth: Callable[..., torch.Tensor]  # scores, shape, strength
     shapes: tuple[float, ...]
     strengths: tuple[float, ...]
-    shape: float  # one of each that is away from the ends
+    shape: float  # a value of each, away from the ends of its range
     strength: float
 
 
@@ -60,12 +60,12 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 def size_of(scores):
-    """The largest score that is not masked, and 1 at least: what errors are relative to."""
+    """The largest absolute score that is not masked, at least 1; errors are relative to it."""
     return max(1.0, scores.masked_fill(scores == -INF, 0.0).abs().max().item())
 
 
 def largest_error(result, truth):
-    """Of keys that are not masked; masked ones are to be the same in both."""
+    """The largest error at keys that are not masked; the masked keys have to be the same."""
     assert result.shape == truth.shape
     result, masked = result.double(), truth == -INF
     assert torch.equal(result == -INF, masked)
@@ -73,7 +73,7 @@ def largest_error(result, truth):
 
 
 def tied_rows(keys):
-    """Rows of float64 that hold many equal scores, by name."""
+    """Named groups of float64 rows that contain many equal scores."""
     steps = random_rows(4, keys, 1.0, seed=keys + 1).sign()
     ramp = torch.arange(keys, dtype=torch.float64)
     return {
@@ -88,7 +88,7 @@ def tied_rows(keys):
 
 
 def gapped_rows(keys=12):
-    """``(6, keys)``: padding behind, before, gaps, lone keys, one key, all masked."""
+    """``(6, keys)``: padding at the end or start, gaps, single keys, one key, and no key."""
     scores = random_rows(6, keys, 1.0, seed=5)
     scores[0, -3:] = -INF
     scores[1, :4] = -INF

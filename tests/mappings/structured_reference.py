@@ -1,4 +1,4 @@
-"""Independent references for the mappings with structure: definitions, solved slowly in float64.
+"""Independent references for the structured mappings: definitions, solved slowly in float64.
 
 Nothing here is shared with the package: total variation by Condat's sequential algorithm in exact
 fractions, OSCAR by scipy's isotonic regression, sq-pnorm-max by bisection.
@@ -76,9 +76,9 @@ def chains(row):
 
 
 def for_rows(function):
-    """Of a function of one row and a strength, one of tensors: rows in, float64 rows out."""
+    """Turn a function of one row and a strength into one of tensors, which returns float64."""
 
-    @functools.lru_cache(maxsize=4096)  # tests of several precisions ask for the same
+    @functools.lru_cache(maxsize=4096)  # tests of several precisions repeat the same rows
     def of_row(row, strength):
         return torch.tensor(np.asarray(function(np.frombuffer(row), strength)))
 
@@ -93,7 +93,7 @@ def for_rows(function):
 
 
 def exact_tv_row(row, strength):
-    """:func:`tv_condat` of each chain; fractions, and -inf at masked keys."""
+    """:func:`tv_condat` of each chain as fractions, with -inf at masked keys."""
     result = [-math.inf] * len(row)
     for chain in chains(row):
         values = [Fraction(float(score)) for score in row[chain]]
@@ -106,7 +106,7 @@ prox_tv_rows = for_rows(lambda row, own: [float(value) for value in exact_tv_row
 
 @for_rows
 def oscar_on_simplex_rows(row, strength):
-    """Ranks, without signs: what OSCAR is where no weight is negative."""
+    """OSCAR on the simplex: it depends on ranks alone, because no weight is negative."""
     order = np.argsort(-row, kind="stable")[: np.isfinite(row).sum()]
     result = np.full_like(row, -math.inf)
     fit = isotonic_regression(row[order] + strength * np.arange(len(order)), increasing=False)
@@ -125,8 +125,8 @@ def oscarmax_rows(scores, oscar, alpha):
 def pnorm_rows(scores, p, gamma):
     """``argmax x.y - gamma/2 |y|_p^2`` on the simplex, by bisection on the threshold.
 
-    Where the derivative in y vanishes, ``gamma |y|_p^(2-p) y^(p-1) = [x - t]_+``; times y and
-    summed, ``gamma |y|_p^2 = y.[x - t]_+``, of which the right side falls as t grows.
+    Setting the derivative in y to zero gives ``gamma |y|_p^(2-p) y^(p-1) = [x - t]_+``. Multiplied
+    by y and summed, ``gamma |y|_p^2 = y.[x - t]_+``, whose right side falls as t grows.
     """
     scores = scores.detach().double()
     p, gamma = (torch.as_tensor(value, dtype=torch.float64) for value in (p, gamma))
@@ -149,7 +149,7 @@ def pnorm_rows(scores, p, gamma):
     return torch.where(all_masked, 0.0, at(high)[1])
 
 
-# -- what is optimal -----------------------------------------------------------------------------
+# -- optimality conditions -----------------------------------------------------------------------
 
 
 def total_variation(probs):
@@ -157,13 +157,13 @@ def total_variation(probs):
 
 
 def oscar_penalty(probs):
-    """Sum over pairs of the larger absolute value, as it is written."""
+    """Sum over pairs of the larger absolute value, as in the definition."""
     first, second = torch.combinations(torch.arange(probs.shape[-1])).T
     return torch.maximum(probs[..., first].abs(), probs[..., second].abs()).sum(-1)
 
 
 def entropy_term(probs, alpha):
-    """The Omega of alpha-entmax, up to a constant: Shannon's negative entropy at 1."""
+    """The regulariser Omega of alpha-entmax up to a constant; negative entropy for alpha = 1."""
     if alpha == 1.0:
         return torch.special.entr(probs).sum(-1).neg()
     return (probs**alpha).sum(-1) / (alpha * (alpha - 1.0))
@@ -173,9 +173,9 @@ def entropy_term(probs, alpha):
 
 
 def change(function, value, direction, step, low=-math.inf, high=math.inf):
-    """Derivative of ``function(value + t direction)`` at t = 0, by differences of second order.
+    """Second-order finite difference of ``function(value + t direction)`` in t at t = 0.
 
-    Central; from the side that is allowed where a step would leave a number's range.
+    The difference is central, or one-sided where a step would leave the allowed range.
     """
     has_ends = low > -math.inf or high < math.inf
     if not has_ends or (value - step >= low and value + step <= high):
@@ -187,6 +187,6 @@ def change(function, value, direction, step, low=-math.inf, high=math.inf):
 
 
 def smooth_change(function, value, direction, low=-math.inf, high=math.inf, step=1e-6):
-    """:func:`change` with two steps: derivatives, and where both agree, which is far from a kink."""
+    """:func:`change`, and whether two step sizes agree on it, which means that no kink is near."""
     long, short = (change(function, value, direction, s, low, high) for s in (step, step / 8))
     return long, (long - short).abs() <= 1e-6 * (1.0 + long.abs())

@@ -1,4 +1,4 @@
-"""The mappings as modules: what their text makes, what they learn, where it starts, what they save."""
+"""The mappings as modules: their texts, what they learn, initial values, and what they save."""
 
 import math
 
@@ -19,7 +19,7 @@ from fairseq_entmax.mappings import (
 from tests.mappings.reference import bisection, random_rows
 
 HALVES = (torch.float16, torch.bfloat16)
-# Text, what it computes, what it says of its heads, and what it learns
+# Text, the function it computes, the values of its heads, and its learned parameters
 TEXTS = {
     "softmax": (lambda z: torch.softmax(z, -1), {"alpha": 1.0}, {}),
     "entmax:alpha=1.33": (lambda z: bisection(z, 1.33), {"alpha": 1.33}, {}),
@@ -51,7 +51,7 @@ every_text = pytest.mark.parametrize("text", TEXTS)
 
 
 def attention_scores(heads=4, dtype=torch.float32):
-    """``(batch, heads, queries, keys)``, one key of the first sentence masked."""
+    """``(batch, heads, queries, keys)``, with one key of the first sentence masked."""
     scores = random_rows(2 * heads * 3, 9, 1.5, dtype=dtype).view(2, heads, 3, 9)
     scores[0, ..., 4] = -math.inf
     return scores
@@ -62,7 +62,7 @@ def build(text, heads=4, **options):
 
 
 @every_text
-def test_a_text_makes_what_it_names_and_says_its_values(text):
+def test_a_text_builds_its_mapping_with_its_values(text):
     function, values, learned = TEXTS[text]
     scores, mapping = attention_scores(), build(text)
     torch.testing.assert_close(
@@ -83,7 +83,7 @@ def test_a_text_makes_what_it_names_and_says_its_values(text):
 # -- a learned alpha ------------------------------------------------------------------------------
 
 
-def test_every_head_is_mapped_with_one_plus_the_sigmoid_of_its_logit_whatever_that_is():
+def test_alpha_of_a_head_is_one_plus_the_sigmoid_of_its_logit():
     logits = [-math.inf, -1e4, -4.6, -1.1, 0.0, 4.6, 1e4, math.inf]
     mapping = Entmax(num_alphas=8)
     mapping.load_state_dict({"alpha_logit": torch.tensor(logits)})
@@ -99,7 +99,7 @@ def test_every_head_is_mapped_with_one_plus_the_sigmoid_of_its_logit_whatever_th
     assert mapping.alpha_logit.grad.isfinite().all()
 
 
-def test_the_gradient_of_each_logit_equals_finite_differences_of_bisection():
+def test_the_gradient_of_each_logit_matches_finite_differences_of_bisection():
     scores = attention_scores(3, torch.float64)
     grad = random_rows(18, 9, 1.0, seed=7).view(2, 3, 3, 9)
     logits = torch.tensor([-9.0, 0.3, 3.0])  # alpha = 1.0001, 1.57, 1.95
@@ -116,7 +116,7 @@ def test_the_gradient_of_each_logit_equals_finite_differences_of_bisection():
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 5, 5), (2, 1, 5, 5), (8, 5), (5,)])
-def test_scores_of_another_number_of_heads_are_refused_with_both_numbers(shape):
+def test_scores_with_another_number_of_heads_are_refused(shape):
     mapping = Entmax(num_alphas=8)
     with pytest.raises(ValueError, match=r"numbers of its own for 8 heads, and the scores are of"):
         mapping(torch.zeros(shape))
@@ -132,7 +132,7 @@ def test_normal_draws_the_logits_from_a_standard_normal():
         assert abs((logits < bound).double().mean().item() - share) <= 5 * error
 
 
-def test_a_seed_or_a_generator_decides_the_starting_alphas():
+def test_a_seed_or_a_generator_determines_the_initial_alphas():
     def logits(seed, generator=None):
         torch.manual_seed(seed)
         return Entmax(num_alphas=8, generator=generator).alpha_logit.tolist()
@@ -159,16 +159,16 @@ def test_a_seed_or_a_generator_decides_the_starting_alphas():
         (lambda: SqPNormMax("learned", 0), "num_ps must be at least 1, not 0"),
     ],
 )
-def test_modules_refuse_what_is_out_of_range(make, message):
+def test_modules_refuse_values_out_of_range(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-# -- pruning, kernels -------------------------------------------------------------------------------
+# -- pruning, kernels ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", [*LEARNED, "fusedmax", "oscarmax:oscar=learned:share=layer"])
-def test_the_remaining_heads_have_the_same_values_to_the_bit(text):
+def test_pruning_leaves_the_remaining_heads_values_bitwise_unchanged(text):
     scores, mapping = attention_scores(), build(text)
     with torch.no_grad():
         for parameter in mapping.parameters():
@@ -178,11 +178,11 @@ def test_the_remaining_heads_have_the_same_values_to_the_bit(text):
     for name, value in mapping.head_values().items():
         assert torch.equal(value, values[name][[3, 1]] if len(value) == 2 else values[name])
     assert all(parameter.requires_grad for parameter in mapping.parameters())
-    # Torch's own operations iterate as long as any row needs it
+    # torch's operations iterate until every row has converged
     torch.testing.assert_close(mapping(scores[:, [3, 1]]), whole[:, [3, 1]], atol=1e-6, rtol=0)
 
 
-def test_a_kernel_is_told_alpha_and_nothing_of_softmax_or_structure():
+def test_kernels_receive_alpha_but_neither_softmax_nor_structure():
     assert build("entmax15").epsilon() == 0.5
     assert build("entmax:init=1.25").epsilon().tolist() == pytest.approx([0.25] * 4)
     assert build("softmax").epsilon() is None
@@ -193,7 +193,7 @@ def test_a_kernel_is_told_alpha_and_nothing_of_softmax_or_structure():
         assert torch.equal(build(text)(attention_scores()), entmax(attention_scores(), 1.5))
 
 
-def test_a_kernel_takes_the_place_of_no_forward_pass_that_was_changed():
+def test_kernels_do_not_replace_a_changed_forward_pass():
     class Half:
         def forward(self, scores):
             return super().forward(scores) / 2
@@ -220,7 +220,7 @@ def test_a_kernel_takes_the_place_of_no_forward_pass_that_was_changed():
 def test_a_half_precision_module_maps_and_learns(text, dtype):
     mapping = build(text).to(dtype)
     scores = attention_scores(dtype=dtype)
-    scores[1, :, 0] = -math.inf  # nothing but masked keys
+    scores[1, :, 0] = -math.inf  # every key masked
     scores.requires_grad_()
     probs = mapping(scores)
     assert probs.dtype == dtype
@@ -237,8 +237,8 @@ def test_a_half_precision_module_maps_and_learns(text, dtype):
         assert gradient.any()
 
 
-def test_half_precision_keeps_apart_values_near_one():
-    # In half precision itself, 1 + sigmoid(-9) and 1 + sigmoid(-8) are both 1
+def test_half_precision_distinguishes_alphas_close_to_one():
+    # Computed in half precision, 1 + sigmoid(-9) and 1 + sigmoid(-8) would both be 1
     mapping = Entmax(num_alphas=2).half()
     mapping.load_state_dict({"alpha_logit": torch.tensor([-9.0, -8.0])})
     expected = [1.0 + 1.0 / (1.0 + math.exp(9.0)), 1.0 + 1.0 / (1.0 + math.exp(8.0))]
@@ -246,7 +246,7 @@ def test_half_precision_keeps_apart_values_near_one():
 
 
 class NoLookAtValues(TorchDispatchMode):
-    """Raises where a program waits for its device: at ``.item()``, ``bool()`` and the like."""
+    """Raises where a program waits for its device, as at ``.item()`` and ``bool()``."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function is torch.ops.aten._local_scalar_dense.default:
@@ -258,7 +258,7 @@ class NoLookAtValues(TorchDispatchMode):
 def test_training_never_waits_for_the_device(text):
     with NoLookAtValues(), pytest.raises(AssertionError, match="looked at a value"):
         bool(torch.ones(()) > 0)
-    # On the meta device tensors have no values, so that any look at one fails
+    # Tensors on the meta device have no values, so reading one fails
     mapping = parse_mappings(text)[0].build(4).to("meta")
     scores = torch.empty(2, 4, 3, 9, device="meta", requires_grad=True)
     with NoLookAtValues():

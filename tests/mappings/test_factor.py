@@ -1,4 +1,4 @@
-"""lr_factor: how much faster what a mapping learns changes, and that values survive it."""
+"""lr_factor: it scales how fast a mapping learns, and does not change stored values."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def assert_same_values(first, second, rtol=2e-6):
 
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("text", LEARNED)
-def test_whatever_the_factor_heads_start_with_the_same_values(text, factor):
+def test_initial_values_do_not_depend_on_the_factor(text, factor):
     fast, plain = build(text, factor), build(text)
     assert_same_values(fast, plain)
     for name, parameter in plain.named_parameters():
@@ -52,7 +52,7 @@ def test_whatever_the_factor_heads_start_with_the_same_values(text, factor):
 
 
 @pytest.mark.parametrize("text", LEARNED)
-def test_a_step_of_adam_moves_what_is_learned_so_many_times_as_far(text):
+def test_a_step_of_adam_is_multiplied_by_the_factor(text):
     moves = []
     for factor in (1, 10):
         mapping = build(text, factor).double()
@@ -73,7 +73,7 @@ def test_a_step_of_adam_moves_what_is_learned_so_many_times_as_far(text):
 @pytest.mark.parametrize("theirs", [1, *FACTORS])
 @pytest.mark.parametrize("own", [1, *FACTORS])
 @pytest.mark.parametrize("text", ["entmax:tv=learned", "sqpnormmax:p=learned"])
-def test_values_survive_a_checkpoint_of_another_factor_which_is_left_as_it_was(text, own, theirs):
+def test_values_survive_loading_from_a_checkpoint_with_another_factor(text, own, theirs):
     saved, loaded = build(text, theirs, seed=3), build(text, own)
     state = saved.state_dict()
     before = {name: value.clone() for name, value in state.items()}
@@ -82,14 +82,14 @@ def test_values_survive_a_checkpoint_of_another_factor_which_is_left_as_it_was(t
     assert state.keys() == before.keys()
     assert all(torch.equal(value, before[name]) for name, value in state.items())
     again = build(text, own)
-    # Parameters and buffers alone are a whole state: what fairseq keeps as moving averages
+    # Parameters and buffers alone are a complete state, as in fairseq's moving averages
     names = dict(loaded.named_parameters()) | dict(loaded.named_buffers())
     again.load_state_dict(names, strict=False)
     assert all(map(torch.equal, again.parameters(), loaded.parameters()))
 
 
 @pytest.mark.parametrize("text", LEARNED)
-def test_a_checkpoint_says_the_factor_unless_it_is_1_or_nothing_is_learned(text):
+def test_a_checkpoint_stores_a_factor_other_than_1_of_learned_values(text):
     assert not any("factor" in name for name in build(text).state_dict())
     assert list(build(text, 10).state_dict())[-1] == "lr_factor_ratio"
     for fixed in ("softmax", "entmax:alpha=1.3", "sqpnormmax"):
@@ -98,7 +98,7 @@ def test_a_checkpoint_says_the_factor_unless_it_is_1_or_nothing_is_learned(text)
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("factor", FACTORS)
-def test_half_precision_keeps_the_values_and_the_factor(dtype, factor):
+def test_half_precision_keeps_values_and_factor(dtype, factor):
     saved = build("entmax:tv=learned", factor, seed=3)
     half, loaded = build("entmax:tv=learned", factor).to(dtype), build("entmax:tv=learned")
     half.load_state_dict(saved.state_dict())
@@ -108,14 +108,14 @@ def test_half_precision_keeps_the_values_and_the_factor(dtype, factor):
 
 
 @pytest.mark.parametrize("ratio", [[0, 1], [1, 0], [10]])
-def test_a_ratio_that_is_none_is_refused(ratio):
+def test_an_invalid_ratio_is_refused(ratio):
     state = {**build("entmax").state_dict(), "lr_factor_ratio": torch.tensor(ratio)}
     with pytest.raises(ValueError, match=r"lr_factor_ratio must be a number above 0, from 0\.001"):
         build("entmax").load_state_dict(state)
 
 
 @pytest.mark.parametrize(("own", "theirs"), [(1, 30), (10, 1), (10, 30)])
-def test_per_head_mappings_take_values_of_one_mapping_whatever_the_factors(own, theirs):
+def test_per_head_mappings_load_the_values_of_one_mapping_under_any_factors(own, theirs):
     fast = f":lr_factor={own}" if own != 1 else ""
     text = f"entmax{fast}|entmax:init=1.2|softmax|entmax{fast}"
     per_head = parse_mappings(text)[0].build(4)

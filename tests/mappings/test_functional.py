@@ -63,7 +63,7 @@ def score_grid(rows=6):
 
 
 @every_alpha
-def test_entmax_equals_bisection_and_the_entmax_package(alpha):
+def test_entmax_matches_bisection_and_the_entmax_package(alpha):
     for scores in score_grid():
         truth = bisection(scores, alpha)
         if alpha > 1:
@@ -74,7 +74,7 @@ def test_entmax_equals_bisection_and_the_entmax_package(alpha):
             assert largest_error(entmax(scores, used), truth) <= 1e-10
 
 
-def test_named_mappings_equal_the_exact_algorithms():
+def test_named_mappings_match_the_exact_algorithms():
     for scores in score_grid():
         for ours, truth in (
             (softmax, torch.softmax),
@@ -86,7 +86,7 @@ def test_named_mappings_equal_the_exact_algorithms():
 
 
 @pytest.mark.parametrize("alpha", [1.5, 2.0])
-def test_the_support_is_exactly_the_one_found_by_trying_all_supports(alpha):
+def test_the_support_matches_an_exhaustive_search(alpha):
     sparse_rows = 0
     for seed in range(60):
         scores = random_rows(1, 1 + seed % 6, 1.5, seed=seed)[0]
@@ -96,17 +96,17 @@ def test_the_support_is_exactly_the_one_found_by_trying_all_supports(alpha):
             assert [p > 0 for p in probs.tolist()] == [p > 0 for p in truth]
         assert probs.tolist() == pytest.approx(truth, abs=1e-10)
         sparse_rows += 0.0 in truth
-    assert sparse_rows > 20  # the cases do test sparsity
+    assert sparse_rows > 20  # enough cases are sparse
 
 
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("growth", [1.5, 2.0])
 @pytest.mark.parametrize("narrowing", [1.5, 3.0])
-def test_rows_made_to_need_many_steps_are_solved(growth, narrowing, looks, monkeypatch):
-    if not looks:  # what a GPU runs: all steps, none of them left out
+def test_rows_that_need_many_iterations_are_solved(growth, narrowing, looks, monkeypatch):
+    if not looks:  # as on a GPU, which always runs all steps
         monkeypatch.setattr(torch_ops, "TOLERANCE", {torch.float64: -1.0})
-    # Two keys share the weight; behind them stand ever larger groups of keys, ever further
-    # below the threshold, so that the iteration sheds them about one group at a time.
+    # Two keys share the weight. Groups of keys follow, each larger and farther below the threshold,
+    # so that the iteration removes about one group at a time.
     sizes = [2]
     while sum(sizes) < 1024:
         sizes.append(math.ceil(sum(sizes) * (growth - 1.0)))
@@ -121,7 +121,7 @@ def test_rows_made_to_need_many_steps_are_solved(growth, narrowing, looks, monke
 
 
 @every_alpha
-def test_gradients_equal_finite_differences_of_bisection(alpha):
+def test_gradients_match_finite_differences_of_bisection(alpha):
     for scale in (0.3, 1.0, 4.0):
         scores, grad = random_rows(10, 8, scale, seed=1), random_rows(10, 8, 1.0, seed=2)
         leaf = scores.clone().requires_grad_()
@@ -134,8 +134,8 @@ def test_gradients_equal_finite_differences_of_bisection(alpha):
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.00001, 1.0001, 1.01, 1.33, 1.5, 2.0])
-def test_float32_gradients_keep_their_digits_near_one_too(alpha):
-    # Where the formula of the entmax package has none left
+def test_float32_gradients_stay_precise_for_alpha_near_one(alpha):
+    # Here the formula of the entmax package loses all digits
     alpha = torch.tensor(alpha, dtype=torch.float32).item()
     for keys, scale in ((7, 1.0), (64, 4.0), (1024, 1.0)):
         scores, grad = random_rows(8, keys, scale, seed=1), random_rows(8, keys, 4.0, 2).round()
@@ -145,7 +145,7 @@ def test_float32_gradients_keep_their_digits_near_one_too(alpha):
             alphas = torch.full((8, 1), alpha, dtype=dtype, requires_grad=True)
             probs = entmax(leaf, alphas)
             found = torch.autograd.grad(probs, (leaf, alphas), grad.to(dtype), retain_graph=True)
-            # A constant in the incoming gradient costs alpha few digits
+            # A constant in the incoming gradient costs alpha's gradient few digits
             beside = torch.autograd.grad(probs, alphas, (grad + 1000.0).to(dtype))
             results.append([one.double() for one in (*found, *beside)])
         for narrow, wide in zip(*results, strict=True):
@@ -153,7 +153,7 @@ def test_float32_gradients_keep_their_digits_near_one_too(alpha):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3, 1), (2, 1, 1), (1, 3, 1), (2, 3, 1)])
-def test_alpha_broadcasts_and_its_gradient_is_summed_over_the_rows_that_share_it(shape):
+def test_alpha_broadcasts_and_its_gradient_is_summed_over_shared_rows(shape):
     scores, grad = random_rows(6, 7, 1.0, seed=1), random_rows(6, 7, 1.0, seed=2)
     alpha = torch.full(shape, 1.4, dtype=torch.float64, requires_grad=True)
     probs = entmax(scores.view(2, 3, 7), alpha)
@@ -166,7 +166,7 @@ def test_alpha_broadcasts_and_its_gradient_is_summed_over_the_rows_that_share_it
 
 @pytest.mark.parametrize("alpha", [1.0, 1.0001, 1.1, 1.5, 1.75, 2.0])
 @pytest.mark.parametrize("dim", [0, -1])
-def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim):
+def test_first_and_second_derivatives_match_finite_differences(alpha, dim):
     scores = random_rows(4, 5, 1.0, seed=4).requires_grad_()
     alphas = torch.tensor(alpha, dtype=torch.float64, requires_grad=True)
     inputs = (scores, alphas) if 1 < alpha < 2 else (scores,)
@@ -178,7 +178,7 @@ def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim
     assert torch.autograd.gradgradcheck(function, inputs, atol=1e-5, rtol=1e-4)
 
 
-def test_a_backward_pass_leaves_what_it_is_given_and_can_be_repeated():
+def test_a_backward_pass_can_be_repeated_and_changes_no_input():
     for alpha in (1.0, 1.25, 1.5, 2.0):
         scores = random_rows(4, 6, 1.0, dtype=torch.float32).requires_grad_()
         probs, grad = entmax(scores, alpha), random_rows(4, 6, 1.0, 2, torch.float32)
@@ -188,11 +188,11 @@ def test_a_backward_pass_leaves_what_it_is_given_and_can_be_repeated():
         assert all(map(torch.equal, (scores.detach(), grad, probs.detach()), kept))
 
 
-# -- masks, and what is no number -----------------------------------------------------------
+# -- masks, NaN and infinity -----------------------------------------------------------------
 
 
 @every_alpha
-def test_masking_a_key_equals_dropping_it_in_gradients_too(alpha):
+def test_masking_a_key_equals_removing_it(alpha):
     scores, grad = random_rows(10, 9, 1.0, seed=1), random_rows(10, 9, 1.0, seed=2)
     kept = [0, 3, 4, 8]
     masked = torch.full_like(scores, -INF)
@@ -227,7 +227,7 @@ def test_a_row_with_every_key_masked_gives_zeros_and_zero_gradients(function, dt
 
 @every_function
 @pytest.mark.parametrize("bad", [NAN, INF])
-def test_a_score_that_is_no_number_makes_its_whole_row_nan_and_no_other(function, bad):
+def test_a_score_that_is_not_finite_makes_only_its_row_nan(function, bad):
     scores = random_rows(3, 6, 1.0)
     scores[:, 1] = -INF
     clean = function(scores)
@@ -241,7 +241,7 @@ def test_a_score_that_is_no_number_makes_its_whole_row_nan_and_no_other(function
     assert largest_error(probs[:2], clean[:2]) <= 1e-10
 
 
-def test_an_alpha_that_is_nan_makes_its_rows_nan_and_no_others():
+def test_a_nan_alpha_makes_only_its_rows_nan():
     scores = random_rows(12, 7, 2.0).view(1, 3, 4, 7)
     scores[..., 1] = -INF
     scores[0, :, 1] = -INF  # rows without keys stay zero
@@ -259,8 +259,8 @@ def test_an_alpha_that_is_nan_makes_its_rows_nan_and_no_others():
 
 @pytest.mark.parametrize("alpha", [1.0, 1.3, 1.5, 2.0])
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
-def test_a_gradient_that_is_no_number_leaves_none_in_its_row(alpha, bad):
-    # As with torch.softmax: 0 times NaN or infinity is NaN, also for a key without a probability
+def test_a_gradient_that_is_not_finite_affects_only_its_row(alpha, bad):
+    # As in torch.softmax, 0 times NaN or infinity is NaN, so keys outside the support are affected
     for key in (0, 1):
         scores = random_rows(3, 6, 2.0)
         scores[:, 1] = -INF
@@ -289,14 +289,14 @@ def test_half_precision_is_computed_in_float32(function, dtype):
 
 @every_function
 @pytest.mark.parametrize("dim", [-3, -2, 0, 1, 2])
-def test_every_dimension_can_hold_the_keys(function, dim):
+def test_any_dimension_can_hold_the_keys(function, dim):
     scores = random_rows(2 * 3, 5, 2.0).view(2, 3, 5)
     keys_last = function(scores.movedim(dim, -1).contiguous())
     assert largest_error(function(scores, dim), keys_last.movedim(-1, dim)) <= 1e-14
 
 
 @every_function
-def test_scores_of_any_layout_and_of_none(function):
+def test_strided_and_empty_scores_are_mapped(function):
     wide = random_rows(10, 12, 2.0)
     for scores in (wide.t(), wide[::2, 1::3], wide[:, :1].expand(10, 6)):
         assert largest_error(function(scores), function(scores.contiguous())) <= 1e-14
@@ -309,7 +309,7 @@ def test_scores_of_any_layout_and_of_none(function):
 
 
 def memory_of(action):
-    """Bytes held at the worst moment and at the end, by torch's record of its allocator."""
+    """Bytes held at the peak and at the end, according to torch's profiler, and the result."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         result = action()
     events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
@@ -320,13 +320,13 @@ def memory_of(action):
     return peak, held, result
 
 
-def test_memory_is_that_of_a_few_tensors_of_scores():
+def test_memory_is_a_small_multiple_of_the_scores():
     scores = random_rows(4 * 8 * 64, 64, 1.0, dtype=torch.float32).view(4, 8, 64, 64)
     scores.requires_grad_()
     alpha = torch.linspace(1.0, 2.0, 8).view(8, 1, 1).requires_grad_()
     peak, held, probs = memory_of(lambda: entmax(scores, alpha))
     assert peak <= 4.5 * scores.nbytes
-    assert held <= 1.02 * scores.nbytes  # the probabilities alone are kept
+    assert held <= 1.02 * scores.nbytes  # only the probabilities are kept
     peak, _, _ = memory_of(lambda: probs.backward(torch.ones_like(probs)))
     assert peak <= 9.0 * scores.nbytes
 
@@ -345,6 +345,6 @@ def test_memory_is_that_of_a_few_tensors_of_scores():
         (torch.tensor(1.0), 1.5, -1, "scores must have a dimension for the keys"),
     ],
 )
-def test_what_cannot_be_mapped_is_refused(scores, alpha, dim, message):
+def test_invalid_arguments_are_refused(scores, alpha, dim, message):
     with pytest.raises(ValueError, match=message):
         entmax(scores, alpha, dim)

@@ -1,4 +1,4 @@
-"""max_omega against mappings that it should be, its optimality conditions, and its gradients."""
+"""max_omega: its known special cases, its optimality conditions, and its gradients."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
 @pytest.mark.parametrize("case", KNOWN)
-def test_it_is_sparsemax_and_fusedmax_with_their_gradients(gamma, case):
+def test_special_cases_match_sparsemax_and_fusedmax_with_their_gradients(gamma, case):
     prox, known = KNOWN[case]
     ours = lambda z, tv: max_omega(z, lambda x: prox(x, tv), gamma)  # noqa: E731
     rows, grad, tv = (
@@ -31,7 +31,7 @@ def test_it_is_sparsemax_and_fusedmax_with_their_gradients(gamma, case):
         torch.testing.assert_close(one, other, atol=1e-15, rtol=1e-9)
 
 
-def test_any_strongly_convex_regulariser_meets_its_optimality_conditions_and_gradcheck():
+def test_a_quadratic_regulariser_meets_its_optimality_conditions_and_gradcheck():
     root, whole = random_rows(7, 3, 1.0, seed=2), torch.eye(7).double()
     inverse = torch.linalg.inv(2 * whole + root @ root.T)
     probs = lambda z, dim=-1: max_omega(z, lambda x: x @ inverse, 0.3, dim)  # noqa: E731

@@ -1,4 +1,4 @@
-"""The losses of alpha-entmax: against the entmax package, fairseq, closed forms, and differences."""
+"""The losses of alpha-entmax, compared with the entmax package, closed forms and differences."""
 
 import math
 import re
@@ -19,7 +19,7 @@ every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 
 
 def case(rows=7, keys=40, spread=3.0, dtype=torch.float64, seed=0):
-    """Scores that float32 holds exactly, and a target for each row: in turn the best key and any."""
+    """Scores that float32 represents exactly, and targets: best and random keys in turn."""
     generator = torch.Generator().manual_seed(seed)
     scores = spread * torch.randn(rows, keys, generator=generator)
     target = torch.randint(keys, (rows,), generator=generator)
@@ -28,7 +28,7 @@ def case(rows=7, keys=40, spread=3.0, dtype=torch.float64, seed=0):
 
 
 def wanted(scores, target, smoothing):
-    """q, key by key."""
+    """q, one key at a time."""
     probs = torch.zeros_like(scores)
     for row, index in enumerate(target):
         seen = (scores[row] > -torch.inf).nonzero().flatten()
@@ -38,7 +38,7 @@ def wanted(scores, target, smoothing):
 
 
 def reference(scores, target, alpha, smoothing=0.0):
-    """(p - q) z + H(p) in float64, p by bisection; without masks."""
+    """(p - q) z + H(p) in float64, with p by bisection; without masks."""
     probs = bisection(scores.double(), alpha)
     if alpha == 1.0:
         entropy = -torch.special.xlogy(probs, probs).sum(-1)
@@ -50,7 +50,7 @@ def reference(scores, target, alpha, smoothing=0.0):
 
 @every_alpha
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_it_is_what_its_definition_says_and_so_are_its_derivatives(alpha, smoothing):
+def test_the_loss_and_its_derivatives_match_the_definition(alpha, smoothing):
     scores, target = case(rows=4, keys=9)
     scores.requires_grad_()
 
@@ -67,7 +67,7 @@ def test_it_is_what_its_definition_says_and_so_are_its_derivatives(alpha, smooth
     torch.testing.assert_close(scores.grad, factors[:, None] * difference, atol=1e-9, rtol=0)
 
 
-def test_it_is_the_loss_of_the_entmax_package_and_at_one_the_cross_entropy():
+def test_the_loss_matches_the_entmax_package_and_cross_entropy_at_one():
     for keys, spread in ((40, 0.1), (40, 10.0), (300, 3.0)):
         scores, target = case(keys=keys, spread=spread)
         for ours, theirs in (
@@ -84,7 +84,7 @@ def test_it_is_the_loss_of_the_entmax_package_and_at_one_the_cross_entropy():
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.33, 1.5, 2.0])
-def test_it_is_zero_exactly_where_the_target_is_ahead_by_the_margin(alpha):
+def test_the_loss_is_zero_exactly_where_the_target_leads_by_the_margin(alpha):
     margin = 1 / (alpha - 1)
     scores = torch.tensor([[margin + 1e-3, 0.0, -1.0], [margin - 1e-1, 0.0, -1.0]]).double()
     scores.requires_grad_()
@@ -95,7 +95,7 @@ def test_it_is_zero_exactly_where_the_target_is_ahead_by_the_margin(alpha):
 
 
 @every_alpha
-def test_what_is_reported_of_a_row_is_that_of_its_probabilities(alpha):
+def test_reported_support_and_target_probability_match_the_probabilities(alpha):
     scores, target = case(keys=300)
     parts = entmax_loss_parts(scores.requires_grad_(), target, alpha, 0.1)
     probs = map_scores(scores.detach(), alpha)
@@ -106,9 +106,9 @@ def test_what_is_reported_of_a_row_is_that_of_its_probabilities(alpha):
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.33, 1.5, 2.0])
-def test_float32_keeps_its_digits_in_rows_of_32000_keys(alpha):
+def test_float32_stays_precise_for_rows_of_32000_keys(alpha):
     scores, target = case(rows=3, keys=32000, spread=1.0, dtype=torch.float32)
-    scores[1:, :10] += 5.0  # as of a model that is trained: ten keys stand out
+    scores[1:, :10] += 5.0  # as in a trained model, ten keys stand out
     loss = entmax_loss_parts(scores.requires_grad_(), target, alpha, 0.1).loss
     truth = reference(scores.detach(), target, alpha, 0.1)
     torch.testing.assert_close(loss.double(), truth, atol=0, rtol=1e-5)
@@ -117,7 +117,7 @@ def test_float32_keeps_its_digits_in_rows_of_32000_keys(alpha):
     torch.testing.assert_close(scores.grad.double(), difference, atol=1e-5, rtol=0)
 
 
-def test_masks_and_what_is_no_number():
+def test_masked_keys_nan_and_half_precision():
     scores, target = case(rows=4, keys=6)
     scores[0, target[0]] = -torch.inf  # a masked target
     scores[1, (target[1] + 1) % 6] = -torch.inf
@@ -139,7 +139,7 @@ def test_masks_and_what_is_no_number():
         assert torch.equal(entmax_loss(half, target[3:]), entmax_loss(half.float(), target[3:]))
 
 
-def test_the_example_of_the_chapter_runs_and_is_as_it_says():
+def test_the_example_in_the_documentation_runs_and_is_correct():
     page = (Path(__file__).parents[2] / "docs" / "losses.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names = {}
@@ -161,13 +161,13 @@ def test_the_example_of_the_chapter_runs_and_is_as_it_says():
         ({"scores": torch.zeros(2, 4).int()}, "scores must be a floating-point tensor, not"),
     ],
 )
-def test_what_it_cannot_take_is_refused(arguments, message):
+def test_invalid_arguments_are_refused(arguments, message):
     given = {"scores": torch.zeros(2, 4), "target": torch.tensor([0, 1])}
     with pytest.raises(ValueError, match=message):
         entmax_loss_parts(**{**given, **arguments})
 
 
-# -- of other probabilities -----------------------------------------------------------------------
+# -- losses against target probabilities ---------------------------------------------------------
 
 
 def of_probabilities(scores, target, alpha):
@@ -175,7 +175,7 @@ def of_probabilities(scores, target, alpha):
 
 
 @every_alpha
-def test_of_probabilities_it_is_zero_where_both_agree_and_its_gradient_is_their_difference(alpha):
+def test_a_loss_against_probabilities_has_the_gradient_p_minus_q_and_is_zero_at_p(alpha):
     scores, _ = case(rows=6, keys=9)
     target = torch.rand(6, 9, dtype=torch.float64).clamp(min=0.7) - 0.7
     target[:, 0] += 0.1
@@ -196,7 +196,7 @@ def test_of_probabilities_it_is_zero_where_both_agree_and_its_gradient_is_their_
     torch.testing.assert_close(of_words, entmax_loss(scores, words, alpha), atol=1e-9, rtol=0)
 
 
-def test_of_softmax_it_is_the_divergence_of_kullback_and_leibler_and_rows_have_their_own_alpha():
+def test_softmax_gives_the_kl_divergence_and_each_row_may_have_another_alpha():
     scores, _ = case(rows=5, keys=9)
     target = torch.rand(5, 9, dtype=torch.float64).softmax(-1)
     expected = functional.kl_div(scores.log_softmax(-1), target, reduction="none").sum(-1)

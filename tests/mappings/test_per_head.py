@@ -1,4 +1,4 @@
-"""Heads of one layer, each with a mapping of its own, against these mappings by themselves."""
+"""Layers whose heads have different mappings, compared with these mappings alone."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_each_head_is_mapped_by_its_own_mapping(dtype):
         assert torch.equal(probs[:, head : head + 1], alone(scores[:, head : head + 1]))
 
 
-def test_every_parameter_and_score_gets_the_gradient_of_its_heads_mapping():
+def test_parameters_and_scores_get_the_gradients_of_their_heads_mapping():
     scores = scores_of(len(TEXTS)).requires_grad_()
     grad = random_rows(2 * len(TEXTS) * 3, 9, 1.0, dtype=torch.float32).view(scores.shape)
     mapping = build(TEXTS)
@@ -50,7 +50,7 @@ def test_every_parameter_and_score_gets_the_gradient_of_its_heads_mapping():
             torch.testing.assert_close(parameter.grad, learned[name].grad)
 
 
-def test_values_are_told_of_each_head_and_are_nan_where_its_mapping_has_none():
+def test_head_values_are_nan_where_a_heads_mapping_has_none():
     values = build(TEXTS).head_values()
     missing = {name: value.isnan().tolist() for name, value in values.items()}
     only_last = [True] * 5 + [False]
@@ -69,7 +69,7 @@ def test_values_are_told_of_each_head_and_are_nan_where_its_mapping_has_none():
 
 
 @pytest.mark.parametrize("remaining", [[0, 2, 3], [5, 4, 2], [1, 4], [3]])
-def test_the_remaining_heads_are_mapped_as_before_to_the_bit(remaining):
+def test_the_remaining_heads_are_mapped_bitwise_as_before(remaining):
     scores = scores_of(len(TEXTS))
     whole, cut = build(TEXTS), build(TEXTS)
     cut.keep_heads(remaining)
@@ -80,7 +80,7 @@ def test_the_remaining_heads_are_mapped_as_before_to_the_bit(remaining):
     }
 
 
-def test_of_several_learned_alphas_those_of_the_remaining_heads_remain():
+def test_the_learned_alphas_of_the_remaining_heads_are_kept():
     mapping = build(["entmax", "softmax", "entmax", "entmax"], defaults={"init": "normal"})
     before = mapping.head_values()["alpha"]
     mapping.keep_heads([3, 1, 0])
@@ -89,7 +89,7 @@ def test_of_several_learned_alphas_those_of_the_remaining_heads_remain():
     assert torch.equal(mapping.simplest().alpha.double(), before[[0, 3]])
 
 
-def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each_and_others_are_apart():
+def test_heads_with_entmax_alone_become_one_entmax_with_an_epsilon_per_head():
     epsilon = build(ENTMAX_ALONE).epsilon()
     assert epsilon.tolist() == pytest.approx([0.3, 0, 0, 1, 0.3], abs=2e-7)
     assert build(["softmax", "sparsemax"]).half().epsilon().tolist() == [0.0, 1.0]

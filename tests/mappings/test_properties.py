@@ -1,4 +1,4 @@
-"""What holds for every row of scores, every alpha and strength, on rows that hypothesis draws."""
+"""Properties of every row of scores, alpha and strength, on rows that hypothesis draws."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairseq_entmax.mappings import entmax, fusedmax, oscarmax, sq_pnorm_max
 
-# Fixed examples: a run says the same today and tomorrow
+# The examples are fixed, so that every run gives the same result
 steady = settings(
     derandomize=True,
     deadline=None,
@@ -17,7 +17,7 @@ steady = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# The ends and 1.5, which have their own code, come often
+# The ends and 1.5 are frequent, because separate code computes them
 alphas = st.one_of(st.sampled_from((1.0, 1.5, 2.0)), st.floats(1.0, 2.0))
 strengths = st.one_of(
     st.sampled_from((0.0, 0.125, 1.0, 64.0, 1e6)), st.floats(2.0**-10, 5.0, width=32)
@@ -35,7 +35,7 @@ every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUN
 
 @st.composite
 def masked_score_rows(draw):
-    """A row with frequent ties, and a mask (true where it is masked) that leaves at least one key."""
+    """A row with frequent ties, and a mask (true where masked) that leaves at least one key."""
     spread = draw(st.sampled_from((0.125, 1.0, 4.0, 50.0)))
     number = st.one_of(
         st.floats(-spread, spread, width=32), st.sampled_from((0.0, spread, -spread))
@@ -50,7 +50,7 @@ def masked_score_rows(draw):
 @every_function
 @steady
 @given(masked_score_rows(), alphas, strengths, st.booleans())
-def test_no_row_of_numbers_gives_nan_or_infinity(function, row_and_mask, alpha, strength, hidden):
+def test_finite_scores_give_finite_results(function, row_and_mask, alpha, strength, hidden):
     row, mask = row_and_mask
     row = torch.full_like(row, -math.inf) if hidden else row.masked_fill(mask, -math.inf)
     leaf = row.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""Sparse by degrees: softmax at first, the mapping itself at the end, and what lies between."""
+"""Sparse by degrees: the mapping is softmax at first, itself at the end, and mixed in between."""
 
 import copy
 
@@ -40,7 +40,7 @@ def set_updates(mapping, updates):
 
 @pytest.mark.parametrize("updates", [0, 1, 5, 8, 100])
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_share_of_the_mapping_is_there_after_a_share_of_the_updates(text, updates):
+def test_the_mapping_rises_in_proportion_to_the_updates(text, updates):
     mapping = build(text)
     set_updates(mapping, updates)
     expected = TEXTS[text](scores(), min(1.0, updates / 8))
@@ -48,7 +48,7 @@ def test_a_share_of_the_mapping_is_there_after_a_share_of_the_updates(text, upda
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_finished_mapping_is_to_the_bit_the_one_without_a_rise(text):
+def test_a_finished_rise_is_bitwise_the_mapping_without_one(text):
     risen, plain = build(text), build(text, 0)
     set_updates(risen, 8)
     assert torch.equal(risen(scores()), plain(scores()))
@@ -58,7 +58,7 @@ def test_a_finished_mapping_is_to_the_bit_the_one_without_a_rise(text):
     assert not any("rise" in name for name in plain.state_dict())
 
 
-def test_values_are_said_as_they_stand_and_those_that_rise_are_told_from_others():
+def test_head_values_are_the_current_ones_and_rising_ones_are_marked():
     mapping = build("fusedmax:tv=0.3")
     set_updates(mapping, 2)
     assert {name: value.tolist() for name, value in mapping.head_values().items()} == {
@@ -72,7 +72,7 @@ def test_values_are_said_as_they_stand_and_those_that_rise_are_told_from_others(
     assert build("sqpnormmax").changing == ()
 
 
-def test_a_kernel_is_told_the_present_alpha_and_softmax_at_first_needs_none():
+def test_kernels_receive_the_current_alpha():
     mapping = build("sparsemax")
     assert mapping.epsilon() is None
     assert not mapping.is_softmax
@@ -81,28 +81,28 @@ def test_a_kernel_is_told_the_present_alpha_and_softmax_at_first_needs_none():
 
 
 @pytest.mark.parametrize("text", ["sparsemax", "softmax|sparsemax|softmax|entmax15"])
-def test_the_share_is_in_the_state_and_absent_from_a_mapping_without_a_rise(text):
+def test_the_share_is_saved_and_missing_from_a_mapping_without_a_rise(text):
     mapping = build(text).half()
     set_updates(mapping, 3)
     state = mapping.state_dict()
     again, other, plain = build(text), build(text, 6), build(text, 0)
     again.load_state_dict(state)
     assert torch.equal(again(scores()), copy.deepcopy(mapping).float()(scores()))
-    other.load_state_dict(state)  # of another length: as far as these updates bring it
+    other.load_state_dict(state)  # a shorter rise: the share follows from the saved updates
     assert torch.equal(other(scores()), TEXTS[text](scores(), 0.5))
-    plain.load_state_dict(state)  # which has no rise to go on with
-    again.load_state_dict(plain.state_dict())  # and this begins it
+    plain.load_state_dict(state)  # without a rise, nothing is loaded
+    again.load_state_dict(plain.state_dict())  # a checkpoint without a rise starts it
     assert torch.equal(again(scores()), TEXTS[text](scores(), 0.0))
 
 
-def test_pruning_leaves_the_share():
+def test_pruning_keeps_the_share():
     mapping = build("softmax|sparsemax|softmax|sparsemax")
     set_updates(mapping, 4)
     mapping.keep_heads([1, 3])
     assert torch.equal(mapping(scores()[:, [1, 3]]), entmax(scores()[:, [1, 3]], 1.5))
 
 
-def test_what_is_learned_has_a_gradient_from_the_first_update_on():
+def test_learned_values_have_gradients_once_the_rise_has_begun():
     mapping = build("entmax:tv=learned")
     for updates in (0, 4):
         set_updates(mapping, updates)
@@ -113,14 +113,14 @@ def test_what_is_learned_has_a_gradient_from_the_first_update_on():
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "x", "", True, 10**10, "٣", None])
-def test_a_number_of_updates_that_is_none_is_refused(value):
+def test_an_invalid_number_of_updates_is_refused(value):
     with pytest.raises(
         ValueError, match=r"^warmup must be a whole number of updates from 0 to 1,0"
     ):
         check_warmup(value)
 
 
-def test_the_text_names_it_and_softmax_has_none():
+def test_the_text_may_set_the_warmup_and_softmax_has_none():
     (spec,) = parse_mappings("sparsemax:warmup=5")
     assert str(spec) == "sparsemax:warmup=5"
     assert spec.build(4, defaults={"warmup": 9}).rise.length == 5

@@ -1,4 +1,4 @@
-"""Mappings as modules that TorchScript takes: the same numbers, or one sentence."""
+"""Mappings as TorchScript modules give the same numbers, or are refused in one sentence."""
 
 import math
 
@@ -11,7 +11,7 @@ from fairseq_entmax.mappings import Entmax, Mapping, parse_mappings
 
 
 def scores(dtype=torch.float32, spread=3.0):
-    """``(2, 4, 5, 11)`` with padding, and a query without any key."""
+    """``(2, 4, 5, 11)`` with padding, and a query without keys."""
     values = torch.randn(2, 4, 5, 11, generator=torch.Generator().manual_seed(1)) * spread
     values[1, ..., 8:] = -math.inf
     values[0, 0, 0] = -math.inf
@@ -25,7 +25,7 @@ def scripted_rows():
 
 @pytest.mark.parametrize("spread", [0.1, 3.0, 200.0])
 @pytest.mark.parametrize("alpha", [1.01, 1.2, 1.9])
-def test_scripted_rows_are_those_of_bisection(scripted_rows, alpha, spread):
+def test_scripted_rows_match_bisection(scripted_rows, alpha, spread):
     values = scores(torch.float64, spread)[1]
     epsilon = torch.tensor([alpha - 1], dtype=torch.float64)
     expected = reference.entmax_bisect(values, alpha, n_iter=100)
@@ -41,17 +41,17 @@ def test_scripted_rows_are_those_of_bisection(scripted_rows, alpha, spread):
         "entmax|softmax|entmax|sparsemax",
     ],
 )
-def test_a_mapping_gives_the_same_scripted(text):
+def test_a_scripted_mapping_gives_the_same_result(text):
     (spec,) = parse_mappings(text)
     mapping = spec.build(4, torch.Generator().manual_seed(2))
-    if text == "entmax":  # at the ends of its range too
+    if text == "entmax":  # include the ends of alpha's range
         mapping.alpha_logit.data.copy_(torch.tensor([-200.0, -20.0, 0.5, 200.0]))
     found = torch.jit.script(mapping.scriptable())(scores())
     torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
     assert (found[0, 0, 0] == 0).all()
 
 
-def test_alpha_is_a_constant_of_what_is_scripted():
+def test_alpha_is_constant_in_a_scripted_mapping():
     mapping = Entmax(alpha_init=1.5)
     scripted = torch.jit.script(mapping.scriptable())
     before = scripted(scores())
@@ -64,14 +64,14 @@ def test_alpha_is_a_constant_of_what_is_scripted():
 @pytest.mark.parametrize(
     ("text", "name"), [("entmax:oscar=learned", "oscarmax"), ("softmax|fusedmax", "fusedmax")]
 )
-def test_a_mapping_with_structure_is_refused_by_name(text, name):
+def test_structured_mappings_are_refused_by_name(text, name):
     (spec,) = parse_mappings(text)
     with pytest.raises(ValueError, match=f"the mapping {name}.* cannot be scripted or exported"):
         spec.build(2).scriptable()
 
 
 @pytest.mark.parametrize("base", [Mapping, Entmax])
-def test_a_mapping_of_ones_own_says_what_it_lacks(base):
+def test_a_custom_mapping_without_scripting_names_the_missing_method(base):
     class Uniform(base):
         def forward(self, scores):
             return torch.softmax(scores * 0, -1)

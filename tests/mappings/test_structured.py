@@ -1,4 +1,4 @@
-"""fusedmax, oscarmax and sq-pnorm-max: against references, what is optimal, and their gradients."""
+"""fusedmax, oscarmax and sq-pnorm-max: references, optimality conditions, and gradients."""
 
 import pytest
 import torch
@@ -32,11 +32,11 @@ with_penalty = pytest.mark.parametrize(("function", "penalty"), PENALISED.values
 every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 
 
-# -- values -----------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 @every_case
-def test_it_equals_the_reference_for_every_pair_of_parameters(case):
+def test_values_match_the_reference_for_every_pair_of_parameters(case):
     for shape in case.shapes:
         for strength in case.strengths:
             for keys, scale in ((1, 1.0), (2, 1.0), (9, 0.3), (40, 4.0)):
@@ -49,7 +49,7 @@ def test_it_equals_the_reference_for_every_pair_of_parameters(case):
 
 @every_case
 @pytest.mark.parametrize("keys", [5, 64, 300])
-def test_ties_are_no_trap(case, keys):
+def test_ties_match_the_reference(case, keys):
     for name, scores in tied_rows(keys).items():
         for strength in case.strengths[2:3] if keys == 300 else case.strengths[1:4]:
             probs = case.function(scores[:2], case.shape, strength)
@@ -58,7 +58,7 @@ def test_ties_are_no_trap(case, keys):
 
 
 @every_case
-def test_masks_are_those_of_the_reference(case):
+def test_masked_keys_match_the_reference(case):
     for shape in (case.shapes[0], case.shape, 2.0):
         for strength in case.strengths:
             scores = gapped_rows()
@@ -67,7 +67,7 @@ def test_masks_are_those_of_the_reference(case):
             assert (probs[scores == -INF] == 0.0).all()
 
 
-def test_ends_and_defaults():
+def test_defaults_and_limit_cases():
     scores = random_rows(3, 9, 1.0)
     assert torch.equal(fusedmax(scores), fusedmax(scores, 0.1, 2.0))
     assert torch.equal(oscarmax(scores), oscarmax(scores, 0.01, 2.0))
@@ -78,14 +78,14 @@ def test_ends_and_defaults():
             expected = entmax(rows, alpha)
             for function in (fusedmax, oscarmax):
                 assert torch.equal(function(rows, 0.0, alpha), expected)
-                # Sorted scores are added up in another order
+                # Sorted scores are summed in another order
                 assert largest_error(function(rows, torch.zeros(()), alpha), expected) <= 1e-15
     large = torch.tensor([3e38, -3e38, 3e38])
     for case in CASES.values():
         assert case.function(large, 1.5, 0.5).tolist() == pytest.approx([0.5, 0, 0.5], abs=1e-6)
 
 
-def test_a_group_has_one_probability_to_the_bit():
+def test_grouped_keys_have_bitwise_equal_probabilities():
     runs = clusters = 0
     for scores in tied_rows(60).values():
         probs = fusedmax(scores[:2].float(), 0.5, 1.3).tolist()
@@ -95,7 +95,7 @@ def test_a_group_has_one_probability_to_the_bit():
             assert all(own[key] == own[key + 1] for key in joined)
             runs += len(joined)
         probs = oscarmax(scores[0].float(), 0.01, 1.3)
-        # Keys this near are in one cluster, as their ranks differ by one at the least
+        # Such close keys are in one cluster, because their ranks differ by at least one
         near = (scores[0].unsqueeze(-1) - scores[0]).abs() < 0.009
         first, second = torch.where(near.triu(1) & (probs > 0))
         assert torch.equal(probs[first], probs[second])
@@ -126,12 +126,12 @@ def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
                 assert (objective(moved) <= objective(best) + 1e-14).all()
 
 
-# -- gradients ----------------------------------------------------------------------------------------
+# -- gradients -------------------------------------------------------------------------------------
 
 
 @every_case
 @pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((2, 1), 1.5), ((2, 2, 1), 0.3)])
-def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
+def test_gradcheck_passes_for_scores_and_both_parameters(case, shape, scale):
     scores = random_rows(4, 5, scale, seed=1).view(2, 2, 5).requires_grad_()
     inputs = (
         scores,
@@ -143,11 +143,11 @@ def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
 
 @every_case
 @pytest.mark.parametrize("keys", [7, 40])
-def test_gradients_equal_differences_of_the_reference(case, keys):
+def test_gradients_match_differences_of_the_reference(case, keys):
     rows = 12
     grad, direction = (random_rows(rows, keys, 1.0, seed=seed) for seed in (2, 3))
     scores = random_rows(rows, keys, 1.0, seed=1)
-    # OSCAR's adds up over pairs
+    # OSCAR's penalty sums over pairs
     number = case.strength / keys if case.structure == "oscar" else case.strength
     shapes, strengths = (torch.full((rows, 1), x).double() for x in (case.shape, number))
 
@@ -168,7 +168,7 @@ def test_gradients_equal_differences_of_the_reference(case, keys):
 
 
 @pytest.mark.parametrize("case", [CASES[name] for name in PENALISED], ids=PENALISED)
-def test_the_gradient_of_a_strength_of_zero_is_one_sided_with_masks_and_ties_too(case):
+def test_the_gradient_at_strength_zero_is_one_sided(case):
     tied = torch.tensor([[1, 1, 0.7, 0.7, 0.2, 0.2, -3, -3, -3]] * 2).double()
     for scores in (random_rows(8, 9, 1.0, seed=1), gapped_rows(9), tied):
         grad = random_rows(len(scores), 9, 1.0, seed=2)
@@ -182,12 +182,12 @@ def test_the_gradient_of_a_strength_of_zero_is_one_sided_with_masks_and_ties_too
         assert largest_error(ours[:, 0], truth) <= 2e-5 * truth.abs().max()
 
 
-# -- what is no number, dimensions, errors --------------------------------------------------------------
+# -- NaN, dimensions, errors ---------------------------------------------------------------------
 
 
 @every_case
 @pytest.mark.parametrize("harmed", [1, 2])
-def test_a_parameter_that_is_nan_shows_in_its_rows_alone(case, harmed):
+def test_a_nan_parameter_affects_only_its_rows(case, harmed):
     scores = gapped_rows()
     values = [torch.full((6, 1), x).double() for x in (case.shape - 1.0, case.strength)]
     values[harmed - 1][1] = NAN
@@ -203,7 +203,7 @@ def test_a_parameter_that_is_nan_shows_in_its_rows_alone(case, harmed):
 
 
 @every_case
-def test_parameters_follow_the_dimension_of_the_keys(case):
+def test_parameters_broadcast_along_the_dimension_of_the_keys(case):
     scores = random_rows(2 * 3, 5, 1.0).view(2, 3, 5)
     share = torch.rand(2, 1, 5, dtype=torch.float64)
     values = (1.1 + 0.8 * share, 0.05 + share)
@@ -223,6 +223,6 @@ def test_parameters_follow_the_dimension_of_the_keys(case):
         (lambda z: fusedmax(z, torch.ones(3, 1)), r"tv of shape \(3, 1\) does not broadcast"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(function, message):
+def test_invalid_arguments_are_refused(function, message):
     with pytest.raises(ValueError, match=message):
         function(torch.zeros(2, 4))

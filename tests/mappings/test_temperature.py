@@ -1,4 +1,4 @@
-"""A temperature of any mapping: what it divides, what it learns, and that 1 is nothing."""
+"""The temperature of a mapping: it divides the scores, can be learned, and 1 changes nothing."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def scores():
 
 
 @pytest.mark.parametrize("text", ["softmax", "entmax:init=1.3", "fusedmax", "sqpnormmax"])
-def test_scores_are_divided_by_it_and_1_is_no_operation(text):
+def test_scores_are_divided_by_the_temperature_and_1_is_skipped(text):
     plain = build(text)
     for how in ("=3", "=learned:temperature_init=3", "=learned:temperature_init=3:share=layer"):
         mapping = build(f"{text}:temperature{how}")
@@ -33,7 +33,7 @@ def test_scores_are_divided_by_it_and_1_is_no_operation(text):
     assert torch.equal(build(f"{text}:temperature=learned")(given), plain(given))
 
 
-def test_it_is_gamma_of_the_squared_norm_and_there_from_the_first_update_of_a_warmup():
+def test_the_temperature_equals_sqpnormmaxs_gamma_and_acts_from_the_first_update():
     hot, other = build("sqpnormmax:temperature=2"), build("sqpnormmax:gamma=2")
     torch.testing.assert_close(hot(scores()), other(scores()), atol=1e-9, rtol=0)
     rising = build("sparsemax:temperature=2:warmup=4")

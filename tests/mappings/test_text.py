@@ -1,4 +1,4 @@
-"""Mappings, layers and heads as text: what it builds, how it is printed, every way to get it wrong."""
+"""Mappings, layers and heads as text: what it builds, how it is printed, and every error."""
 
 import re
 
@@ -30,7 +30,7 @@ def names(specs):
 # -- one mapping --------------------------------------------------------------------------------
 
 
-def test_a_learned_alpha_starts_where_the_text_or_the_defaults_say():
+def test_a_learned_alpha_starts_at_the_value_of_the_text_or_the_default():
     defaults = {"init": 1.25, "share": "layer", "strength": 3}
     mapping = parse_mapping("entmax").build(4, defaults=defaults)
     assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
@@ -50,14 +50,14 @@ def test_a_learned_alpha_starts_where_the_text_or_the_defaults_say():
         *("sqpnormmax:p=learned:gamma=2", "entmax:lr_factor=10"),
     ],
 )
-def test_a_mapping_prints_as_the_text_it_was_read_from(text):
+def test_a_mapping_prints_as_its_text(text):
     spec = parse_mapping(text)
     assert str(spec) == text
     assert spec.name in MAPPINGS
     assert parse_mapping(str(spec)) == spec == spec.keep_heads([1])
 
 
-# Text, and what is said of it: parts of the sentence
+# A wrong text, followed by the parts of its message
 WRONG = [
     *((text, f"unknown mapping {text!r}", NAMES[0], NAMES[6]) for text in ("softmx", "")),
     ("entmax:beta=1.5", "unknown parameter 'beta=1.5' of mapping 'entmax'; allowed: entmax:alpha="),
@@ -104,12 +104,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "says"), [(text, says) for text, *says in WRONG])
-def test_a_wrong_text_is_refused_in_a_sentence(text, says):
+def test_a_wrong_text_is_refused_with_a_clear_message(text, says):
     with pytest.raises(ValueError, match=".*".join(map(re.escape, says))):
         parse_mappings(text)
 
 
-# -- mappings of one's own -----------------------------------------------------------------------
+# -- custom mappings -----------------------------------------------------------------------------
 
 
 class Halved(Mapping):
@@ -135,7 +135,7 @@ def copied_registry(monkeypatch):
 
 
 @pytest.mark.usefixtures("copied_registry")
-def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_known():
+def test_a_registered_mapping_is_built_by_name_and_checked_against_the_heads():
     register_mapping("halved", Halved)
     mapping = parse_mapping("halved").build(2)
     assert type(mapping) is Halved
@@ -148,7 +148,7 @@ def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_kn
 
 @pytest.mark.usefixtures("copied_registry")
 @pytest.mark.parametrize(("name", "shape"), [("strength", (3, 1, 1)), ("two words", (3,))])
-def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refused(name, shape):
+def test_head_values_of_a_wrong_shape_or_name_are_refused(name, shape):
     class Valued(Halved):
         def head_values(self):
             return {name: torch.ones(shape)}
@@ -160,7 +160,7 @@ def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refuse
 
 
 @pytest.mark.parametrize("name", ["softmax", "two words", "a:b", "3", ""])
-def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name):
+def test_a_name_in_use_or_ambiguous_in_a_text_is_refused(name):
     with pytest.raises(ValueError, match=re.escape(f"cannot be named {name!r}")):
         register_mapping(name, Halved)
 
@@ -182,13 +182,13 @@ def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name
         ("softmax|softmax", ["(softmax*2)"]),
     ],
 )
-def test_layers_and_heads_are_read_in_order_with_their_repeats(text, layers):
+def test_layers_and_heads_are_read_in_order_and_repeated(text, layers):
     specs = parse_mappings(text)
     assert names(specs) == layers
     assert parse_mappings(layers_text(specs)) == specs
 
 
-def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
+def test_one_mapping_serves_every_layer_and_a_list_needs_one_per_layer():
     for text in ("entmax", f"({PER_HEAD})", PER_HEAD):
         assert parse_layers(text).of_layers(6) == parse_mappings(text) * 6
     five_of_six = parse_layers("sparsemax*5,softmax").of_layers(6)
@@ -199,7 +199,7 @@ def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
             parse_layers(text).of_layers(6)
 
 
-def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
+def test_heads_with_the_same_text_share_a_module_but_not_their_alphas():
     (spec,) = parse_mappings("entmax|softmax*2|entmax")
     assert names(spec.heads) == ["entmax", "softmax", "softmax", "entmax"]
     mapping = spec.build(4, torch.Generator().manual_seed(1), {"init": 1.25})
@@ -222,6 +222,6 @@ def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
     ("remaining", "text"),
     [([0, 1], "sparsemax|softmax"), ([2, 0], "softmax|sparsemax"), ([1, 2], "softmax"), ([], None)],
 )
-def test_the_text_of_the_heads_that_are_left_names_them(remaining, text):
+def test_the_text_of_the_remaining_heads_names_their_mappings(remaining, text):
     heads = tuple(map(parse_mapping, ["sparsemax", "softmax", "softmax"]))
     assert str(PerHeadSpec(heads).keep_heads(remaining)) == (text or "sparsemax")
