@@ -1,12 +1,12 @@
-"""A beam search written down plainly: one sentence, no cache, no batch, in float64.
+"""A plain beam search: one sentence, no cache, no batch, in float64.
 
-It says what fairseq's search does, and what `entmax_summarization` adds to it, for any
-encoder-decoder model of fairseq: one hypothesis at a time goes through the whole decoder.
+It describes fairseq's search, and what `entmax_summarization` adds to it, for any encoder-decoder
+model of fairseq: each hypothesis goes through the whole decoder alone.
 
-What fairseq's search is: each step takes the 2 x beam best continuations of all hypotheses. Those
-among the first `beam` that end are finished; the first `beam` others go on. It stops when `beam`
-hypotheses are finished, or at the greatest length. It compares finished hypotheses by their log
-probability, divided by a penalty of their length.
+fairseq's search works as follows. Each step takes the 2 x beam best continuations of all
+hypotheses. Those among the first `beam` that end are finished; the first `beam` others continue. It
+stops when `beam` hypotheses are finished, or at the maximum length. It compares finished hypotheses
+by their log probability, divided by a length penalty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IMPOSSIBLE = -math.inf
 
 @dataclass
 class Search:
-    """Options as fairseq's commands have them."""
+    """Options named as in fairseq's commands."""
 
     beam: int = 5
     nbest: int = 1
@@ -42,15 +42,15 @@ class Search:
 @dataclass
 class Hypothesis:
     words: list[int] = field(default_factory=list)
-    log_prob: float = 0.0  # with what the coverage penalty has cost so far
-    coverage: list[float] = field(default_factory=list)  # of each source word
-    score: float = math.nan  # when it has ended
+    log_prob: float = 0.0  # with the coverage penalty so far
+    coverage: list[float] = field(default_factory=list)  # one number per source word
+    score: float = math.nan  # set when the hypothesis has ended
 
 
 def decode(
     models: Sequence[Any], source: torch.Tensor, dictionary: Any, search: Search
 ) -> list[Hypothesis]:
-    """The best hypotheses of a sentence, best first; models are averaged."""
+    """The best hypotheses of a sentence, best first; model probabilities are averaged."""
     source = source[None]
     lengths = torch.tensor([source.size(1)])
     with torch.no_grad():
@@ -87,12 +87,12 @@ def decode(
 def next_word(
     models: Sequence[Any], encoded: Any, hypothesis: Hypothesis, dictionary: Any, search: Search
 ) -> tuple[list[float], list[float]]:
-    """Log probabilities of the next word, and the attention to the source with which it is read."""
+    """Log probabilities of the next word, and the attention to the source at this step."""
     input = torch.tensor([[dictionary.eos(), *hypothesis.words]])
     probs, attentions = [], []
     for model, encoder_out in zip(models, encoded, strict=True):
         output, extra = model.decoder(input, encoder_out=encoder_out)
-        # Log probabilities, which a copy model returns, are scores like any other
+        # A copy model returns log probabilities, which serve as scores too
         scores = output[0, -1].double() / search.temperature
         probs.append(torch.log_softmax(scores, dim=-1).exp())
         attention = extra if isinstance(extra, torch.Tensor) else extra["attn"][0]
@@ -102,7 +102,7 @@ def next_word(
 
 
 def allow(log_probs: list[float], words: list[int], dictionary: Any, search: Search) -> None:
-    """Make impossible, in place, what the options forbid as the next word."""
+    """Make words that the options forbid impossible, in place."""
     step, eos = len(words), dictionary.eos()
     log_probs[dictionary.pad()] = IMPOSSIBLE
     log_probs[dictionary.unk()] -= search.unkpen
@@ -121,12 +121,12 @@ def allow(log_probs: list[float], words: list[int], dictionary: Any, search: Sea
     for word in range(len(log_probs)):
         if repeats([*words, word], search.no_repeat_ngram_size, search.may_repeat):
             log_probs[word] = IMPOSSIBLE
-    if max(log_probs) == IMPOSSIBLE:  # nothing else is possible: then it may repeat
+    if max(log_probs) == IMPOSSIBLE:  # if nothing else is possible, a repetition is allowed
         log_probs[:] = before
 
 
 def repeats(words: Sequence[int], size: int, may_repeat: Collection[int]) -> bool:
-    """Whether the last n-gram was there before."""
+    """Whether the last n-gram has occurred before."""
     if size <= 0 or len(words) <= size:
         return False
     ngrams = [tuple(words[start : start + size]) for start in range(len(words) - size + 1)]
@@ -139,7 +139,7 @@ def penalty(coverage: Sequence[float]) -> float:
 
 
 def divisor(length: int, search: Search) -> float:
-    """What the log probability of a hypothesis of so many words is divided by."""
+    """The divisor of the log probability of a hypothesis with this number of words."""
     if search.length_penalty == "wu":
         return (5 + length) ** search.lenpen / (5 + 1) ** search.lenpen
     return 1.0 if search.length_penalty == "none" else length**search.lenpen

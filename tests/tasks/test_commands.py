@@ -1,4 +1,4 @@
-"""The task in fairseq's commands and in Python, with a model that was trained for translation."""
+"""The task in fairseq's commands and in Python, with a model trained for translation."""
 
 import re
 
@@ -18,7 +18,7 @@ SEARCH = [
 ]
 
 
-def test_an_ensemble_with_every_option(data, trained):
+def test_an_ensemble_runs_with_every_option(data, trained):
     both = f"{trained / 'checkpoint_best.pt'}:{trained / 'checkpoint_last.pt'}"
     options = ["--temperature=1.2", "--prefix-size=1", "--nbest=2", "--print-alignment"]
     output = generate(data, both, *SEARCH, *options).stdout
@@ -31,7 +31,7 @@ def test_an_ensemble_with_every_option(data, trained):
         assert len(words) >= 5
 
 
-def test_a_checkpoint_keeps_its_search_in_python(data, trained, tmp_path):
+def test_a_checkpoint_keeps_its_search_options_in_python(data, trained, tmp_path):
     state = torch.load(trained / "checkpoint_best.pt")
     state["cfg"]["task"].update(
         _name="entmax_summarization",
@@ -53,7 +53,7 @@ def test_a_checkpoint_keeps_its_search_in_python(data, trained, tmp_path):
         hub.generate(tokens, sampling=True)
 
 
-def test_a_wrong_option_is_refused_before_a_model_is_loaded(data, tmp_path):
+def test_a_wrong_option_is_refused_before_the_model_is_loaded(data, tmp_path):
     unread = tmp_path / "no-model.pt"
     unread.write_text("no model")
     result = generate(data, unread, TASK, "--no-repeat-ngram-except=☃", check=False)

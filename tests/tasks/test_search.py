@@ -1,4 +1,4 @@
-"""The search against a decoder that is written down plainly."""
+"""The search, compared with a plain reference decoder."""
 
 import functools
 from argparse import Namespace
@@ -33,11 +33,11 @@ def task():
 
 @functools.cache
 def model(mapping="softmax", seed=1):
-    """A tiny model with decided opinions: it attends sharply, and repeats itself."""
+    """A tiny model with sharp attention and confident outputs, which repeats itself."""
     model = spread_scores(build_model(attn_mapping=mapping, seed=seed), 6.0).double()
     with torch.no_grad():
         model.decoder.output_projection.weight.mul_(4)
-        # So that some hypotheses end before the greatest length
+        # So that some hypotheses end before the maximum length
         model.decoder.embed_tokens.weight[tiny_task().target_dictionary.eos()].mul_(0.9)
     return model
 
@@ -83,12 +83,12 @@ def assert_same(found, expected):
         torch.tensor([score for best in result for _, score in best], dtype=torch.float64)
         for result in (found, expected)
     )
-    # fairseq's scores are sums in float32
+    # fairseq sums scores in float32
     torch.testing.assert_close(scores, wanted, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("mapping", "beam"), [("softmax", 2), ("entmax15", 1), ("sparsemax", 5)])
-def test_a_search_for_summaries_finds_what_a_plain_decoder_finds(mapping, beam):
+def test_a_search_for_summaries_matches_the_plain_decoder(mapping, beam):
     options = {**SUMMARIES, "no_repeat_ngram_except": FULL_STOP, "beam": beam}
     models = [model(mapping)]
     assert_same(search_with_fairseq(models, options), search_plainly(models, options))
@@ -110,17 +110,17 @@ def test_a_search_for_summaries_finds_what_a_plain_decoder_finds(mapping, beam):
     ],
     ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()),
 )
-def test_each_option_does_what_it_does_in_a_plain_decoder(options):
+def test_each_option_acts_as_in_the_plain_decoder(options):
     options = {"nbest": 5, **options}
     models = [model()]
     found = search_with_fairseq(models, options)
     assert_same(found, search_plainly(models, options))
-    # and it matters to this model
+    # the options change this model's result
     assert found != search_with_fairseq(models, {"nbest": 5})
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_two_models_search_with_the_mean_of_their_attention(beam):
+def test_two_models_search_with_their_mean_attention(beam):
     models = [model(), model("sparsemax", seed=2)]
     options = {**SUMMARIES, "beam": beam, "temperature": 1.3}
     found = search_with_fairseq(models, options)
@@ -129,8 +129,8 @@ def test_two_models_search_with_the_mean_of_their_attention(beam):
 
 
 @pytest.mark.parametrize(("prefix", "nbest"), [(1, 3), (3, 3), (6, 1)])
-def test_a_prefix_is_kept_and_its_attention_counts(prefix, nbest):
-    # The longest one is all of some references, with their end
+def test_a_forced_prefix_is_kept_and_its_attention_counts(prefix, nbest):
+    # The longest prefix contains some whole references, with their end
     models, options = [model()], {**SUMMARIES, "beam": 3, "nbest": nbest}
     found = search_with_fairseq(models, options, prefix)
     assert_same(found, search_plainly(models, options, prefix))
@@ -147,7 +147,7 @@ def test_a_prefix_that_repeats_itself_is_kept():
 
 
 @pytest.mark.parametrize("options", [{}, {"lenpen": 0.6, "min_len": 3}, {"unnormalized": True}])
-def test_without_options_the_search_is_fairseqs_to_the_bit(options):
+def test_without_options_the_search_is_bitwise_fairseqs(options):
     models = [model("entmax15")]
     options = {"nbest": 5, **options}
     generator = task().build_generator(models, Namespace(**options))
@@ -157,13 +157,13 @@ def test_without_options_the_search_is_fairseqs_to_the_bit(options):
     )
 
 
-def test_the_plain_decoder_is_fairseqs_search():
+def test_the_plain_decoder_matches_fairseqs_search():
     models, options = [model()], {"nbest": 5, "lenpen": 0.6, "min_len": 3, "temperature": 1.2}
     found = search_with_fairseq(models, options, task=tiny_task)
     assert_same(found, search_plainly(models, options))
 
 
-def test_a_step_of_half_precision_keeps_coverage_in_float32():
+def test_half_precision_steps_accumulate_coverage_in_float32():
     ensemble = CoverageEnsemble([model()], 5.0)
     attention = torch.rand(2, 3).half()
     lprobs = torch.zeros(2, 4)
@@ -179,7 +179,7 @@ def test_a_step_of_half_precision_keeps_coverage_in_float32():
     torch.testing.assert_close(second, -growth[:, None].expand_as(lprobs))
 
 
-def test_where_only_a_repetition_is_left_it_is_allowed():
+def test_a_repetition_is_allowed_where_nothing_else_is_possible():
     tokens = torch.tensor([[2, 4, 4], [2, 4, 4]])
     lprobs = torch.full((2, 6), -torch.inf)
     lprobs[0, 4] = lprobs[1, 4] = -1.0

@@ -1,4 +1,4 @@
-"""The options of the task: what they may be, what goes together, and who takes them."""
+"""The options of the task: their values, their combinations, and which searches accept them."""
 
 from argparse import Namespace
 
@@ -32,7 +32,7 @@ def generator(task, models=None, **arguments):
     ("text", "tokens"),
     [("", []), ("., !,", [".", "!"]), (" , . ", [",", "."]), ("▁. </s>", ["▁.", "</s>"])],
 )
-def test_tokens_stand_between_spaces_or_commas(text, tokens):
+def test_tokens_are_separated_by_spaces_or_commas(text, tokens):
     assert split_tokens(text) == tokens
 
 
@@ -54,7 +54,7 @@ def test_tokens_become_indices_of_the_dictionary(text):
         ({"length_penalty": "wu"}, {"lenpen": 1e9}, "--lenpen got 1000000000.0"),
         ({}, {"coverage_penalty": "much"}, "--coverage-penalty got 'much'"),
         ({}, {"length_penalty": "no"}, "--length-penalty got 'no'"),
-        # Of the task alone
+        # Options of the task alone
         ({"no_repeat_ngram_except": "w4 w99"}, {}, "--no-repeat-ngram-except got 'w99', which is"),
         ({"length_penalty": "wo"}, {}, "--length-penalty got 'wo': give average or wu"),
         *(
@@ -63,12 +63,12 @@ def test_tokens_become_indices_of_the_dictionary(text):
         ),
     ],
 )
-def test_wrong_options_and_those_that_do_not_go_together_are_refused(options, arguments, message):
+def test_invalid_options_and_combinations_are_refused(options, arguments, message):
     with pytest.raises(ValueError, match=message):
         generator(make_task(**options), **arguments)
 
 
-def test_sampling_takes_the_length_penalty():
+def test_sampling_accepts_the_length_penalty():
     found = generator(make_task(length_penalty="wu"), sampling=True)
     assert isinstance(found, SummarySearch)
     assert isinstance(found.search, search.Sampling)
@@ -82,7 +82,7 @@ def test_coverage_needs_cross_attention():
     assert generator(make_task(length_penalty="wu"), [model])
 
 
-def test_the_arguments_of_a_generator_come_before_the_options_of_the_task():
+def test_arguments_of_a_generator_override_the_options_of_the_task():
     task = make_task(coverage_penalty=5.0, length_penalty="wu")
     assert generator(task).settings == SearchSettings("wu", 5.0)
     found = generator(task, coverage_penalty=0, length_penalty="average")
