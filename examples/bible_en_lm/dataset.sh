@@ -1,7 +1,7 @@
 # The English side of the Bible verses that come with the project; see README.md.
 
 source "$ROOT/examples/lib/lm.sh"
-# The split of the translation, so that both have the same test verses
+# The split of bible_es_en, so that both have the same test verses
 source "$ROOT/examples/bible_es_en/corpus.sh"
 SUBWORDS=sentencepiece:2000
 

@@ -1,4 +1,4 @@
-# The shipped verses and how they are split, for the recipes that read them.
+# The shipped verses and their splits, for the recipes that read them.
 
 BIBLE=$ROOT/examples/bible_es_en
 CORPUS=$BIBLE/data/bible.es-en.tsv.xz

@@ -1,7 +1,7 @@
 # Spanish-English Bible verses that come with the project; see README.md.
 
 SOURCE=es TARGET=en
-# The quickstart's folder has this recipe's data
+# The quickstart uses this recipe's data
 DEFAULT_OUTPUT=$ROOT/quickstart
 
 source "$ROOT/examples/bible_es_en/corpus.sh"

@@ -1,10 +1,10 @@
-"""Split the verse pairs into training, validation and test text, of which none is in two of them.
+"""Split the verse pairs into training, validation and test sets that share no text.
 
     split.py bible.es-en.tsv.xz text --valid 1000 --test 1000 --seed 1
 
-writes {train,valid,test}.{es,en,verse} into the folder, in the order of the corpus, and left-out.verse:
-verses with one text over ten times as long as the other are no translations. In the shipped corpus this
-is the last verse alone, whose English text has the translation's glossary joined to it.
+writes {train,valid,test}.{es,en,verse} into the folder, in the order of the corpus. left-out.verse has
+the verses with one text over ten times as long as the other, which are no translations. In the shipped
+corpus this is only the last verse, whose English text has the translation's glossary joined to it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def is_translation(verse: Verse) -> bool:
 
 
 def text_key(text: str) -> str:
-    """The form in which two texts count as the same."""
+    """The form in which texts are compared: single spaces, and no case."""
     return " ".join(text.split()).casefold()
 
 
 def split_verses(verses: list[Verse], valid: int, test: int, seed: int) -> dict[str, list[Verse]]:
-    """The three splits, each in the order of `verses`; verses that share a text with another are for training."""
+    """The splits, each in the order of `verses`; verses that share a text with another one are for training."""
     es_counts = Counter(text_key(verse.es) for verse in verses)
     en_counts = Counter(text_key(verse.en) for verse in verses)
     drawable = [
@@ -69,7 +69,7 @@ def split_verses(verses: list[Verse], valid: int, test: int, seed: int) -> dict[
 def write_splits(
     splits: dict[str, list[Verse]], folder: Path, columns: dict[str, Callable[[Verse], str]]
 ) -> None:
-    """A file for each column, with what it says of a verse."""
+    """Write a file for each split and column; a column's function gives the text for a verse."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, verses in splits.items():
         for column, text_of in columns.items():

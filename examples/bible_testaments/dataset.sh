@@ -1,7 +1,7 @@
-# English Bible verses to their testaments, or books, from the corpus that comes with the project;
-# see README.md.
+# Classifies English Bible verses by testament, or by book, from the corpus that comes with the
+# project; see README.md.
 #
-# Environment: EVERY=20 takes one verse of twenty, for a trial.
+# Environment: EVERY=20 takes one verse in twenty, for a trial.
 
 source "$ROOT/examples/lib/classifiers.sh"
 

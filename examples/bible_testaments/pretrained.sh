@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A checkpoint made sparse, and used: a small RoBERTa of fairseq's own learns the verses by their masked
-# words, is trained on with dense and with sparse attention, learns to tell testaments apart, and loses
-# half of its heads. Some 35 minutes of one core that it has for itself, behind prepare.sh.
+# Makes a trained model sparse and uses it: pretrains a small RoBERTa of fairseq on masked words of the
+# verses, trains it further with dense and with sparse attention, fine-tunes it to tell testaments apart,
+# and prunes half of its heads. Run prepare.sh first. Takes some 35 minutes on one free core.
 #
 #   pretrained.sh [--output DIR]
 #
-# Can be run again: what is done is skipped, and a training that was stopped goes on. UPDATES=1200,400,300
-# in the environment are those of pretraining, of training on, and of each training for testaments.
+# Can be run again: finished steps are skipped, and a stopped training resumes. UPDATES=1200,400,300 in
+# the environment are the updates of pretraining, of training further, and of each training on testaments.
 source "$(dirname "$0")/../lib/recipe.sh"
 source "$ROOT/examples/lib/run.sh"
 
@@ -32,7 +32,7 @@ SIZES=(--encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --
 MASKED=(--task masked_lm --criterion masked_lm --sample-break-mode eos --tokens-per-sample 512)
 LABELLED=("${TASK[@]}" --num-classes "$(wc -l <"$OUTPUT/data-bin/label/dict.txt")")
 
-# train NAME UPDATES RATE START DATA OPTION...: FOLDER/NAME/checkpoint_last.pt; without a START, -, from nothing
+# train NAME UPDATES RATE START DATA OPTION...: makes FOLDER/NAME/checkpoint_last.pt; a START of - is from scratch
 train() {
     local name=$1 updates=$2 rate=$3 start=$4 from=() step
     if [[ $start != - ]]; then from=(--finetune-from-model "$FOLDER/$start/checkpoint_last.pt"); fi
@@ -40,7 +40,7 @@ train() {
         --total-num-update "$updates" --warmup-updates $((updates / 10)) "${from[@]}" "${@:6}")
     step=$(fingerprint "${options[@]}" "$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/train.bin ${from[1]+"${from[1]}"})")
     mkdir -p "$FOLDER/$name"
-    # Of other settings nothing is gone on with
+    # Start again if the settings changed
     [[ ! -f $FOLDER/$name/.begun || $(<"$FOLDER/$name/.begun") == "$step" ]] || rm -f "$FOLDER/$name"/*
     mark_done "$FOLDER/$name/.begun" "$step"
     once "train $name: $updates updates" "$FOLDER/$name/.done" "$step" "$FOLDER/$name/checkpoint_last.pt" -- \

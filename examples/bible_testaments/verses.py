@@ -1,12 +1,12 @@
-"""Make a classification task of the verses: an English verse to its testament, or to its book.
+"""Make a task of the verses: classify an English verse by its testament, or by its book.
 
 verses.py bible.es-en.tsv.xz text --labels testaments
 
 writes {train,valid,test}.{input0,label,group,verse} into the folder, in the order of the corpus:
 the English text, its label, its chapter, and the verse's name.
 
-Whole chapters go to one split; README.md says how they are drawn, and what is left out. The recipe
-bible_es_en's split.py has to be on PYTHONPATH.
+Whole chapters go to one split; README.md says how they are drawn, and what is left out. split.py of
+the recipe bible_es_en has to be on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 from split import Verse, is_translation, read_verses, text_key, write_splits
 
 SPLITS = ("train", "valid", "test")
-# Of this many chapters, in the order in which they are drawn, those for validation and for the
-# test. They stand at least five apart, so that a book of two to five chapters gives one away at most
+# Of every ROUND chapters, in the order in which they are drawn, these are for validation and for the
+# test. They are at least five apart, so that a book of two to five chapters gives at most one away
 ROUND, VALID, TEST = 20, (8,), (3, 13)
 NEW_TESTAMENT = (
     "Matt Mark Luke John Acts Rom 1Cor 2Cor Gal Eph Phil Col 1Thess 2Thess 1Tim 2Tim Titus Phlm Heb "
@@ -68,10 +68,10 @@ def split_chapters(verses: Sequence[Verse]) -> dict[str, str]:
 
 
 def split_verses(verses: Sequence[Verse]) -> dict[str, list[Verse]]:
-    """The splits of the corpus in its order, whole chapters each, no text in two of them."""
+    """The splits, in the order of the corpus, of whole chapters; no text is in two splits."""
     split_of = split_chapters(verses)
     splits: dict[str, list[Verse]] = {}
-    seen: set[str] = set()  # texts of the splits before
+    seen: set[str] = set()  # texts of earlier splits
     for name in reversed(SPLITS):
         own = [verse for verse in verses if split_of[chapter_of(verse)] == name]
         splits[name] = [verse for verse in own if text_key(verse.en) not in seen]

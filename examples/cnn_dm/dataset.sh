@@ -1,7 +1,7 @@
 # CNN/Daily Mail, See et al. (2017), as Baan et al. (2019) use it.
 #
-# Environment: LOWERCASE=1 writes everything in small letters, as See et al. do; Baan et al. need
-# the capitals for their taggers.
+# Environment: LOWERCASE=1 lowercases everything, as See et al. do; Baan et al. need the capitals for
+# their taggers.
 
 source "$ROOT/examples/lib/summaries.sh"
 

@@ -1,9 +1,9 @@
-"""Make English-German data of Debian's package lists; see README.md.
+"""Make English-German data from Debian's package lists; see README.md.
 
     pairs.py LISTS text --valid 50 --test 50 --seed 1
 
-writes {train,valid,test}.{en,de,package} to the folder `text`, a pair a line; a line of the .package
-file has the name of the package, that of its source package, and which part of the description the pair is.
+writes {train,valid,test}.{en,de,package} to the folder `text`, one pair a line. A line of the .package
+file names the package, its source package, and the part of the description that the pair is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import debian_lists as debian
 SIDES = ("en", "de")
 WORDS = (2, 40)
 MAX_LENGTH_RATIO = 3
-DAMAGED = "\ufffd"  # of a character that was lost before the lists were made
+DAMAGED = "\ufffd"  # stands for a character that was lost before the lists were made
 LETTER = re.compile(r"[^\W\d_]")
 WORD = re.compile(r"[\w-]+")
 
 
 class Pair(NamedTuple):
-    """A text and its translation, the package they are of, its source, and the part they are."""
+    """A text, its translation, their package and source package, and their part in it."""
 
     en: str
     de: str
@@ -36,13 +36,13 @@ class Pair(NamedTuple):
 
 
 def paragraphs(description: str) -> list[list[str]]:
-    """The lines of each paragraph below the line of description, as they are indented."""
+    """The lines, still indented, of each paragraph below the one-line description."""
     groups = groupby(description.split("\n")[1:], key=lambda line: line.strip() in ("", "."))
     return [list(lines) for is_break, lines in groups if not is_break]
 
 
 def items(lines: Iterable[str]) -> list[str]:
-    """The text of a paragraph that flows, and each item of its list, up to the next one."""
+    """The running text of a paragraph, and each item of its list."""
     found: list[list[str]] = []
     in_item = False
     for line in lines:
@@ -57,10 +57,10 @@ def items(lines: Iterable[str]) -> list[str]:
 
 
 def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the parts of a description and its translation that pair one to one.
+    """Yield the parts of a description and its translation that correspond one to one.
 
-    These are the lines of description; where both have as many paragraphs, these; and in place of
-    a paragraph its items, where both have as many. A part's name is such as "paragraph 2, item 1".
+    These are the one-line descriptions; the paragraphs, if both have equally many; and instead of a
+    paragraph its items, if both have equally many. A part has a name such as "paragraph 2, item 1".
     """
     yield debian.clean(en.partition("\n")[0]), debian.clean(de.partition("\n")[0]), "line"
     below = paragraphs(en), paragraphs(de)
@@ -79,7 +79,7 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
 def read_pairs(
     english: Iterable[str], german: Iterable[str], sources: dict[str, str]
 ) -> list[Pair]:
-    """The parts of translations that have their original and a source."""
+    """The parts of all translations whose original and source package are known."""
     originals = {
         fields["Description-md5"]: fields["Description-en"]
         for text in english
@@ -100,9 +100,9 @@ def read_pairs(
 
 
 def is_untranslated(pair: Pair) -> bool:
-    """Tell whether the German text has the English words, whatever stands between them.
+    """Whether the German text has the English words, whatever stands between them.
 
-    A hyphen makes two words one: "Weblog-Manager" is German for "weblog manager".
+    A hyphen joins two words into one: "Weblog-Manager" is German for "weblog manager".
     """
     return WORD.findall(debian.text_key(pair.en)) == WORD.findall(debian.text_key(pair.de))
 
@@ -116,16 +116,16 @@ def is_usable(pair: Pair) -> bool:
 
 
 def keys(pair: Pair) -> set[tuple[str, str]]:
-    """By what a pair is found again in another split: either side, all numbers alike."""
+    """The keys that find a pair in another split: both sides, with all numbers alike."""
     return {(side, debian.near_key(text)) for side, text in zip(SIDES, pair[:2], strict=True)}
 
 
 def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict[str, list[Pair]]:
     """The splits, each in the order of `pairs`.
 
-    Of a split's pairs with the same English text the first stays. A pair is left out of validation
+    Of a split's pairs with the same English text, the first stays. A pair is left out of validation
     if training has nearly its text on either side, and out of the test if training or validation
-    has: what many packages say is learned, and not asked.
+    has it: what many packages say is learned, but not tested.
     """
     firsts: dict[str, dict[str, Pair]] = {name: {} for name in debian.SPLITS}
     for pair in pairs:

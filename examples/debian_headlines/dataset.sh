@@ -1,7 +1,7 @@
 # Descriptions of Debian's packages and their titles; see README.md.
 #
 # The package lists are fetched from DEBIAN_MIRROR, or are *Translation-en* and *Packages* in RAW_DIR.
-# VOCABULARY=words:8000 takes words in place of subwords, and numbers for those outside it.
+# VOCABULARY=words:8000 uses words instead of subwords, and numbered markers for words outside it.
 
 SOURCE=source TARGET=target
 
@@ -13,7 +13,7 @@ SUBWORDS=${VOCABULARY:-sentencepiece:8000}
 case $SUBWORDS in
 sentencepiece:[1-9]*) TOKENIZER=none ;;
 words:[1-9]*)
-    # As Moses cuts them; those of a text outside the vocabulary are copied by their number
+    # Words as Moses tokenises them; those outside the vocabulary are copied by their markers
     TOKENIZER=moses SPEECH=en MARKERS=60
     MAX_WORDS=1000 # no pair is so long: none is left out
     DEFAULT_OUTPUT=$DEFAULT_OUTPUT-words
@@ -33,12 +33,12 @@ TRAINING=(--label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 500)
 
-# The weight of the loss on the copy scores, which helps a sparse copy head to start
+# The weight of the loss on the copy scores, which helps a sparse copy head to start learning
 COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-0.5}
 MODELS=(copy no-copy entmax15 entmax fusedmax sparse-copy-head)
 MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
 
-# Called once the options are read: the data have to be those that the vocabulary says
+# Called once the options are read: the data must have the units that VOCABULARY says
 canonical_model() {
     local units=${OUTPUT-$output}/data-bin/units
     if [[ -f $units && $(<"$units") != "$SUBWORDS" ]]; then
@@ -66,7 +66,7 @@ model_options() {
     esac
 }
 
-# Wu's length penalty and no trigram twice, as OpenNMT searches for summaries; a title is short
+# As OpenNMT searches for summaries: Wu's length penalty, and no trigram twice; titles are short
 GENERATION=(--beam 5 --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3
     --min-len 3 --max-len-a 0 --max-len-b 40)
 rouge_options() { ROUGE=(--reference "$2/$1.$TARGET"); }
@@ -82,7 +82,7 @@ prune_schedules() { two_phases 0.001 0.002; }
 
 TABLE=rouge TABLE_TOOL=rouge_table.py
 TABLE_HELP='ROUGE; of the first model the interval of ROUGE-L, of others what they have more'
-# The first model with its intervals, and each other one compared with it
+# The first model with its intervals, and the others compared with it
 write_table() {
     local run ROUGE compared files=()
     rouge_options test "$OUTPUT/text"

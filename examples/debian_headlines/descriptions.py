@@ -1,9 +1,9 @@
-"""Make summarisation data of Debian's package lists; see README.md.
+"""Make summarisation data from Debian's package lists; see README.md.
 
     descriptions.py LISTS text --valid 35 --test 35
 
-writes {train,valid,test}.{source,target,package} to the folder `text`, a package a line: its long
-description, its one-line description, and its name with that of its source package.
+writes {train,valid,test}.{source,target,package} to the folder `text`, one package a line: its long
+description, its one-line description, and the names of the package and its source package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TITLE_WORDS = (3, 20)
 
 
 class Package(NamedTuple):
-    """A package's name, that of its source, its description's body and its title."""
+    """A package, its source package, and the body and title of its description."""
 
     name: str
     source: str
@@ -29,13 +29,13 @@ class Package(NamedTuple):
 
 
 def join_body(description: str) -> str:
-    """A long description as one line: no bullets, no marks of paragraphs."""
+    """A long description as one line, without bullets and paragraph marks."""
     lines = (line.strip() for line in description.split("\n"))
     return debian.clean(" ".join(debian.without_bullet(line) for line in lines if line != "."))
 
 
 def read_packages(texts: Iterable[str], sources: dict[str, str]) -> Iterator[Package]:
-    """Yield each described package that has a source, once, in the order of the lists."""
+    """Yield each described package with a known source once, in the order of the lists."""
     seen: set[str] = set()
     for text in texts:
         for fields in debian.stanzas(text):
@@ -55,9 +55,9 @@ def is_usable(package: Package) -> bool:
 def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[str, list[Package]]:
     """The splits, each in the order of `packages`.
 
-    Of packages with the same body the first stays. What nearly has the body of a test package is
-    left out of validation and training, and what nearly has that of a validation package out of
-    training: descriptions of gcc-11 and gcc-12, two sources, differ in a number.
+    Of packages with the same body, the first stays. Packages with nearly the body of a test package
+    are left out of validation and training, and those with nearly that of a validation package out
+    of training: descriptions of gcc-11 and gcc-12, two sources, differ only in a number.
     """
     splits: dict[str, list[Package]] = {name: [] for name in debian.SPLITS}
     bodies: set[str] = set()

@@ -13,7 +13,7 @@ TOKENIZER=none # the archive has words with spaces between them
 TEST_SETS=(test duc2004)
 GENERATION=(--beam 10 --min-len 1 --max-len-a 0 --max-len-b 40
     --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3)
-# DUC 2004 counts what four people's summaries have in common with the first 75 bytes
+# DUC 2004 compares the first 75 bytes with the summaries of four people
 rouge_options() {
     case $1 in
     duc2004) ROUGE=(--bytes 75 --reference "$2/duc2004.reference0" --reference "$2/duc2004.reference1"

@@ -1,7 +1,7 @@
-# Two texts of your own, a text and its translation; see README.md. What they are is said by options of
-# prepare.sh; the other scripts find the languages in what it wrote.
+# Your own text and its translation; see README.md. Options of prepare.sh name the files; the other
+# scripts find the languages in what it wrote.
 #
-# Environment: BPE_SIZE is how many subwords there are, of both languages together; SIZE the size of
+# Environment: BPE_SIZE is the number of subwords for both languages together; SIZE is the size of
 # the model: small, medium or base.
 
 SOURCE=src TARGET=tgt

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From two text files to a report: subwords, training, translations, scores side by side, a report.
+# From two text files to a report: subwords, training, translations, a table of scores, a report.
 #
 #   run.sh --source FILE --target FILE [options] [-- options of fairseq-train]
 #
-# Calls prepare.sh, then train.sh and evaluate.sh for each mapping, and report.sh. Can be stopped and
-# run again at any time: it goes on where it stopped.
+# Calls prepare.sh, then train.sh and evaluate.sh for each mapping, then report.sh. Can be stopped and
+# run again at any time: it resumes where it stopped.
 recipe=$(cd "$(dirname "$0")" && pwd)
 source "$recipe/../lib/recipe.sh"
 source "$recipe/../lib/models.sh"

@@ -1,8 +1,8 @@
 # WikiText-103, Merity et al. (2017), with the settings of Baevski and Auli (2019).
 #
 # Environment, for a trial: BLOCK_TOKENS is the length of the blocks of text, CONTEXT_WINDOW the
-# tokens before a block that evaluate.sh lets the model see, PRUNE_LAYERS and PRUNE_HEADS what the
-# model has, where options make it another one.
+# number of tokens before a block that the model sees in evaluate.sh, PRUNE_LAYERS and PRUNE_HEADS the
+# model's layers and heads, if options change the model.
 
 source "$ROOT/examples/lib/lm.sh"
 
@@ -36,7 +36,7 @@ PRUNE_BUDGETS=all=64,all=32
 PRUNE_SCORES=window
 SEARCH_UPDATES=20000 RECOVERY_UPDATES=40000
 prune_criterion() { echo adaptive_loss_with_head_l0; }
-# From the rate down in one period
+# The learning rate falls in a single period
 prune_schedules() {
     local search=$((SEARCH_UPDATES / 20)) recovery=$((RECOVERY_UPDATES / 20))
     searching=(--lr 0.1 --warmup-updates "$search" --lr-period-updates $((SEARCH_UPDATES - search)))

@@ -1,5 +1,5 @@
-# WMT English-Russian without UN and Paracrawl, Voita et al. (2019); INTO=de or INTO=fr in the
-# environment takes English-German or English-French, of which TRAIN_PAIRS are taken (default: 2500000).
+# WMT English-Russian without UN and Paracrawl, Voita et al. (2019). INTO=de or INTO=fr in the environment
+# selects English-German or English-French, with TRAIN_PAIRS of the training pairs (default: 2500000).
 
 SOURCE=en TARGET=${INTO:-ru}
 TRAIN_PAIRS=${TRAIN_PAIRS:-2500000}
@@ -28,7 +28,7 @@ splits() {
     add test wmt14-test-full.tgz "test-full/newstest2014-${TARGET}en-{role}.{lang}.sgm" --keep-empty
 }
 
-# thin FILE...: TRAIN_PAIRS of their lines, at even distances
+# thin FILE...: keeps TRAIN_PAIRS of their lines, evenly spaced
 thin() {
     local file total
     total=$(wc -l <"$1")

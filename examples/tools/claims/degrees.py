@@ -1,8 +1,8 @@
 """What sparse attention costs compared with softmax, in all settings, and what a rise of α changes.
 
 The measure is the loss on the test set, without label smoothing, in bits a token: between seeds, it
-differs by a tenth of what BLEU does. A setting is a corpus and a size. Differences of runs with equal
-seeds are pooled over settings, with the variance within settings.
+differs by a tenth of what BLEU does. A setting is a corpus and a size. Differences of runs with
+equal seeds are pooled over settings, with the variance within settings.
 """
 
 from __future__ import annotations
