@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Keeps constraints.txt, the versions that the project is tested with, true on every machine.
+"""Keeps constraints.txt, the versions that the project is tested with, valid on every machine.
 
     scripts/constraints.py check     resolve it for each Python and kind of machine
-    scripts/constraints.py update    write it anew, with the newest versions
+    scripts/constraints.py update    rewrite it, with the newest versions
 
-What is installed on one machine says nothing about others: torch's build for CPUs asks for fewer
-packages than the one that the package index has for Linux, and each Python has other wheels. So
-`check` asks uv to resolve the project with all its extras, under the constraints, for machines of
-other kinds than this, with the index's own torch. It needs the network, and uv.
+One machine's installation says nothing about others: torch's build for CPUs requires fewer packages
+than the build in the package index for Linux, and each Python has other wheels. So `check` asks uv
+to resolve the project with all its extras, under the constraints, for every kind of machine, with
+the torch of the index. It needs the network, and uv.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ HEADER = """\
 """
 _LINE = re.search(r"(?m)^PYTHONS = .*$", (ROOT / "setup.py").read_text(encoding="utf-8"))
 PYTHONS = re.findall(r"[0-9.]+", _LINE[0]) if _LINE else []
-# What `uname -s -m` says: uv's name of the platform
+# From the output of `uname -s -m` to uv's name of the platform
 MACHINES = {
     "Linux x86_64": "x86_64-manylinux_2_28",
     "Linux aarch64": "aarch64-manylinux_2_28",
     "Darwin arm64": "aarch64-apple-darwin",
 }
-LEAST_MACOS = "14.0"  # of torch's wheels
+LEAST_MACOS = "14.0"  # for torch's wheels
 
 
 class CannotResolve(Exception):
-    """What uv says of versions that do not go together."""
+    """The versions do not fit together; the message is uv's."""
 
 
 def compile_versions(*options: str, constraints: Path | None = None) -> str:
-    """What uv resolves the project to."""
+    """The pinned requirements to which uv resolves the project."""
     uv = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
     if uv is None:
         raise CannotResolve("the command uv is not there: pip install uv")
@@ -65,7 +65,7 @@ def compile_versions(*options: str, constraints: Path | None = None) -> str:
 
 
 def unpinned(resolved: str, constraints: str) -> list[str]:
-    """Names in what was resolved that the constraints leave open."""
+    """Names of resolved packages for which the constraints give no version."""
 
     def names(text: str) -> set[str]:
         return {
@@ -78,7 +78,7 @@ def unpinned(resolved: str, constraints: str) -> list[str]:
 
 
 def check_machine(constraints: Path, machine: str, python: str) -> str:
-    """Resolve the project with all extras for one Python on one kind of machine; what to say."""
+    """Resolve the project with all extras for one Python and kind of machine; return a message."""
     options = ["--all-extras", "--python-version", python, "--python-platform", MACHINES[machine]]
     resolved = compile_versions(*options, constraints=constraints)
     open_names = unpinned(resolved, constraints.read_text(encoding="utf-8"))
@@ -88,7 +88,7 @@ def check_machine(constraints: Path, machine: str, python: str) -> str:
 
 
 def check(constraints: Path, machines: Sequence[str], pythons: Sequence[str]) -> list[str]:
-    """Check every combination, print what comes of it; which failed."""
+    """Check every combination and print the outcome; return those that failed."""
     failed = []
     pairs = [(machine, python) for machine in machines for python in pythons]
     with ThreadPoolExecutor(max_workers=4) as pool:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From nothing to the learned alpha of each head: makes a virtual environment, installs
 # the project, prepares the Spanish-English data that comes with it, trains a small
-# transformer, translates the test verses, scores them, prints the alpha table, and draws
+# Transformer, translates the test verses, scores them, prints the alpha table, and draws
 # a report of what every head does.
 #
 #   scripts/quickstart.sh [options]
@@ -9,18 +9,18 @@
 #   --epochs N       epochs to train (default: 5)
 #   --mapping SPEC   attention mapping: softmax, sparsemax, entmax15, entmax,
 #                    entmax:alpha=1.33, ... (default: entmax, alpha learned per head)
-#   --compare        train softmax, entmax15 and entmax one after the other, print their
-#                    scores side by side and draw one report of all three
-#   --cpu, --gpu     where to train (default: a GPU where torch finds one, else the CPU)
+#   --compare        train softmax, entmax15 and entmax one after the other, print a table
+#                    of their scores and draw one report of all three
+#   --cpu, --gpu     where to train (default: a GPU if torch finds one, else the CPU)
 #   --output DIR     where to write (default: quickstart/ in the project's folder)
 #   --help           this text
 #
 # Environment: VENV is the virtual environment (default: .venv in the project's folder),
-# PYTHON the Python that makes it (default: python3; setup.py has those that are tested), TORCH_BUILD
-# the build of torch on Linux, cpu or cuda (default: cuda with --gpu or where there is an
-# NVIDIA GPU, else cpu).
+# PYTHON the Python that makes it (default: python3; setup.py lists those that are tested), and
+# TORCH_BUILD the build of torch on Linux, cpu or cuda (default: cuda with --gpu or an NVIDIA
+# GPU, else cpu).
 #
-# Can be stopped and run again at any time: it goes on where it stopped.
+# Can be stopped and run again at any time: it resumes where it stopped.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -56,7 +56,7 @@ fi
 mapping=${mapping:-entmax}
 output=$(absolute_path "$output")
 venv=$(absolute_path "${VENV:-$root/.venv}")
-# The defaults lie in the project's folder, whose path may have a colon too
+# The default is in the project's folder, whose path may have a colon too
 require_plain_path --output "$output"
 [[ $venv != *:* ]] || usage_error "VENV is '$venv': a virtual environment cannot lie in a path with a colon, set VENV to another"
 
@@ -70,7 +70,7 @@ ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH
 require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
-# Larger batches than the recipe's, and fewer epochs: two thirds of the time, and as good
+# Larger batches and fewer epochs than the recipe: as good in two thirds of the time
 export BATCH_TOKENS=${BATCH_TOKENS:-1250}
 
 train_and_evaluate() {
@@ -91,7 +91,7 @@ compare_table() {
     done
 }
 
-# report_of DIR MAPPING...: DIR/analysis.json, of the test verses, and DIR/report.html
+# report_of DIR MAPPING...: makes DIR/analysis.json of the test verses, and DIR/report.html
 report_of() {
     local dir=$1 one step names=() checkpoints=() on_device=()
     shift
@@ -117,7 +117,7 @@ report_of() {
 data_stamp=$output/data-bin/.done
 data_before=$(cat "$data_stamp" 2>/dev/null || true)
 "$recipe/prepare.sh" --output "$output"
-# A table that an earlier call made from other data says nothing about these.
+# Remove a table that an earlier call made from other data.
 if [[ $(<"$data_stamp") != "$data_before" ]]; then rm -f "$output/compare.tsv"; fi
 
 if $compare; then

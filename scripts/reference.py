@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/commands.md: what every command, and every option of this project, says of itself."""
+"""Writes docs/commands.md: the help texts of all commands and options of this project."""
 
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ This page is what `fairseq-entmax` and its commands print with `--help`, and wha
 `scripts/reference.py` writes it. The options of models stand in a [shorter table](options.md), too. The scripts of
 [recipes](recipes.md) have a `--help` of their own.
 """
-# Heading: the options, and those of fairseq's that they bring along
+# By heading: the options, and fairseq's options that they inherit
 CLASSES = {
     "`--criterion …_with_head_l0`": (HeadL0Options, None),
     "`--criterion entmax_loss`": (EntmaxLossConfig, None),
@@ -46,7 +46,7 @@ CLASSES = {
 
 
 def command_help(*words: str) -> str:
-    """What ``fairseq-entmax`` prints with these words and ``--help``."""
+    """The output of ``fairseq-entmax`` with these words and ``--help``."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         cli.main([*words, "--help"])
@@ -60,7 +60,7 @@ def model_options(features: config.Features) -> str:
 
 
 def class_options(options: Any, stock: Any) -> str:
-    """The options of a dataclass, without those of fairseq's."""
+    """The options of a dataclass, without those it inherits from fairseq."""
     gated = [f"{name}_with_head_l0" for name in CRITERION_REGISTRY]
     gated = [name for name in gated if name in CRITERION_REGISTRY]
     parser = argparse.ArgumentParser(
@@ -82,7 +82,7 @@ def class_options(options: Any, stock: Any) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of the page."""
     whole_names = functools.partial(textwrap.wrap, break_on_hyphens=False)
     with mock.patch.dict(os.environ, COLUMNS="100"), mock.patch("textwrap.wrap", whole_names):
         blocks = {"`fairseq-entmax`": command_help()}

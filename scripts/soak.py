@@ -2,10 +2,10 @@
 
     scripts/soak.sh --kills 100 --seed 1
 
-What is there in the end is held against what a job that was never stopped made: the same files, and
-the same bytes, but for what is measured in seconds; of checkpoints the same numbers. Works on a
-CPU, with few pairs of the shipped corpus and tiny models. Exits with 1 where anything differs, is
-left over, or fails, and says what; such a job's folder stays in DIR.
+The final results are compared with those of a job that was never stopped: they must be the same
+files with the same bytes, except for measured times; checkpoints must have the same numbers. Works
+on a CPU, with few pairs of the shipped corpus and tiny models. Exits with 1 if anything differs, is
+left over, or fails, and says what; the folder of such a job stays in DIR.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DATA = f"data-bin --path {MODEL} --source-lang es --target-lang en --gen-subset 
 
 
 class Kind(NamedTuple):
-    """A kind of job: what bash runs in its folder, which begins as what another kind made."""
+    """A kind of job: the bash command run in its folder, which starts as a copy of `after`'s."""
 
     command: str
     after: str | None = None
@@ -87,14 +87,14 @@ KINDS = {
         '"$RECIPE/claims.sh" --quick --cpu --jobs 2 --models softmax --sizes small --output .'
     ),
 }
-# Logs grow with each attempt; locks say nothing of results
+# Logs grow with each attempt; locks are no results
 NOT_COMPARED = re.compile(r"(^|/)logs/|\.log$|(^|/)\.lock$|\.begun$")
 HALF = re.compile(r"\.tmp(/|\d*$)|\.old(/|$)|\.extracted")
-# Of a record what is measured in seconds, or says when and with what it was made
+# Fields of a record with measured seconds, or on when and with what it was made
 OF_TIME = {"date", "machine", "seconds", "commit"}
-# What follows from measured seconds; stamps name such files by their content
+# Files that depend on measured seconds; stamps have checksums of such files
 BY_TIME = re.compile(r"equaltime|(^|/)(speed\.json|claims\.md)|(^|/)\.[^/]*\.done$")
-# Kills of a job before it is let go to its end
+# The most kills of a job before it may run to its end
 MOST_KILLS = 4
 
 
@@ -103,7 +103,7 @@ class Failed(Exception):
 
 
 def start(kind: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Run a job in a session of its own, which is killed as a whole."""
+    """Start a job in its own session, which can be killed as a whole."""
     with folder.with_name(f"{folder.name}.log").open("ab") as log:
         return subprocess.Popen(
             ["bash", "-ceu", KINDS[kind].command],
@@ -122,20 +122,20 @@ def finish(process: subprocess.Popen[bytes], folder: Path, timeout: float | None
 
 
 def kill(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Kill a session by SIGKILL, and wait until all of it is gone."""
+    """Kill a session by SIGKILL, and wait until all its processes are gone."""
     while living := members(process.pid):
         for number in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         time.sleep(0.01)
     process.wait()
-    for path in folder.rglob(".lock"):  # of what has a session of its own, and is ended by a guard
+    for path in folder.rglob(".lock"):  # held by processes in other sessions, which a guard ends
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session that live."""
+    """The living processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, IndexError):
@@ -146,7 +146,7 @@ def members(session: int) -> list[int]:
 
 
 class Soak:
-    """Jobs in a folder; what was made of each kind without a kill is in ``whole/``."""
+    """Jobs in a folder; ``whole/`` has the result of each kind of job without a kill."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -160,7 +160,7 @@ class Soak:
             shutil.copytree(self.whole(after), folder, dirs_exist_ok=True)
 
     def whole(self, kind: str) -> Path:
-        """What a job makes that nothing disturbs; made once."""
+        """The folder of an undisturbed job, which is run once."""
         folder = self.output / "whole" / kind
         if kind not in self.seconds:
             self.begin(kind, folder)
@@ -171,7 +171,7 @@ class Soak:
         return folder
 
     def job(self, number: int, kind: str, seed: int) -> tuple[str, int, list[str]]:
-        """Kill a job some times, let it end, and compare: its kind, the kills, what differs."""
+        """Kill a job several times, let it end, compare; return kind, kills and differences."""
         folder = self.output / "killed" / f"{number}-{kind}"
         self.begin(kind, folder)
         chance, kills = random.Random(seed), 0
@@ -179,7 +179,7 @@ class Soak:
             for _ in range(chance.randint(1, MOST_KILLS)):
                 process = start(kind, folder)
                 try:
-                    # A little behind its end, too
+                    # Sometimes a little after its end
                     finish(process, folder, chance.uniform(0, 1.1 * self.seconds[kind]))
                 except subprocess.TimeoutExpired:
                     kill(process, folder)
@@ -196,7 +196,7 @@ class Soak:
 
 
 def differences(expected: Path, found: Path) -> list[str]:
-    """What is another in the folder of a job that was killed than in that of one that was not."""
+    """How the folder of a job that was killed differs from that of one that was not."""
     names, others = (set(_files(folder)) for folder in (expected, found))
     problems = [f"{name} is missing" for name in sorted(names - others)]
     problems += [f"{name} is there, and should not be" for name in sorted(others - names)]
@@ -213,7 +213,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _content(folder: Path, name: str) -> Any:
-    """What a file says, without the folder's path and what is measured in seconds."""
+    """The content of a file, without the folder's path and measured times."""
     path = folder / name
     if path.suffix == ".pt":
         return list(_learned(path))
@@ -221,7 +221,7 @@ def _content(folder: Path, name: str) -> Any:
     if path.suffix == ".xz":
         content = lzma.decompress(content)
     content = content.replace(str(folder).encode(), b"")
-    # A checkpoint says when it was made
+    # A checkpoint's bytes depend on when it was made
     content = re.sub(rb'"checkpoint_sha256": "\w+"', b'"checkpoint_sha256": ""', content)
     is_record = path.suffix == ".xz" or path.name == "record.json"
     return _lasting(json.loads(content)) if is_record else content
@@ -234,7 +234,7 @@ def _lasting(value: Any) -> Any:
 
 
 def _learned(path: Path) -> Any:
-    """Of a checkpoint what training made: every number of the model and the optimizer."""
+    """What training made in a checkpoint: every number of the model and the optimizer."""
     import torch
 
     from fairseq_entmax.checkpoints import load_checkpoint
@@ -243,7 +243,7 @@ def _learned(path: Path) -> Any:
     leaves, _ = torch.utils._pytree.tree_flatten(
         [state["model"], state.get("last_optimizer_state"), state.get("optimizer_history")]
     )
-    for leaf in leaves:  # bytes, in which NaN is like itself
+    for leaf in leaves:  # as bytes, in which NaN equals itself
         yield leaf.numpy().tobytes() if isinstance(leaf, torch.Tensor) else leaf
 
 

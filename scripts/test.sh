@@ -4,17 +4,17 @@
 #
 #   scripts/test.sh [--quick] [options of pytest]
 #
-#   --quick   while one works on a change: style, types, floors and shell scripts, and of the tests
-#             those of the package's folders that are not marked slow: two minutes on two cores.
-#             What it leaves out, continuous integration runs, with this command and no option:
-#             recipes, trainings, attacks, constraints, the browser, and Triton without a GPU.
+#   --quick   for use during work on a change: style, types, floors, shell scripts, and the tests
+#             of the package's folders that are not marked slow. Takes two minutes on two cores.
+#             Leaves out recipes, trainings, attacks, constraints, the browser, and Triton without
+#             a GPU, which continuous integration runs, with this command and no option.
 #   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
-# folder), PYTHON the Python that makes it (default: python3; setup.py has those that are tested),
-# TORCH_BUILD the build of torch on Linux, cpu or cuda (default: cuda where there is an
+# folder), PYTHON the Python that makes it (default: python3; setup.py lists those that are
+# tested), and TORCH_BUILD the build of torch on Linux, cpu or cuda (default: cuda if there is an
 # NVIDIA GPU, else cpu).
-# Exits with 0 only when every check passed.
+# Exits with 0 only if every check passed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -50,7 +50,7 @@ check tool-types env MYPYPATH=examples/tools mypy examples/tools docs/site/hooks
 check floors lint-imports
 if ! $quick; then check constraints python scripts/constraints.py check; fi
 check shell shellcheck -x "${shell_scripts[@]}"
-# As many tests at a time as there are cores, and one core for each
+# As many tests at a time as there are cores, each on one core
 export OMP_NUM_THREADS=1
 chosen=()
 if $quick; then

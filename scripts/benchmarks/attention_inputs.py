@@ -1,4 +1,4 @@
-"""Queries, keys and values that attention is timed with: drawn at random, or of a trained model."""
+"""Queries, keys and values for timing attention: drawn at random, or from a trained model."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 INDEPENDENT, SMOOTH = QUERIES = ("independent", "smooth")
-# Of a smooth query with the one before it
+# Between a smooth query and the one before it
 CORRELATION = 0.95
 
 
 class Case(NamedTuple):
-    """What one attention computes.
+    """The inputs of one attention.
 
     Attributes:
-        about: what the tables say of it: ``shape``, ``queries``, ``spread`` and ``alpha``.
+        about: its description in tables: ``shape``, ``queries``, ``spread`` and ``alpha``.
         query, key, value: ``(batch, heads, positions, head_dim)``, with gradients.
-        grad: of the output.
+        grad: gradient of the output.
         epsilon: alpha - 1 of each head, ``(heads,)``, with a gradient.
-        scale: of the scores.
+        scale: factor of the scores.
         padding: ``(batch, keys)``, true at padding; None for none.
-        causal: whether a query sees no key behind its own place.
+        causal: whether a query sees no key after its own position.
     """
 
     about: dict[str, Any]
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     causal: bool = False
 
     def allowed(self) -> Tensor | None:
-        """``(batch or 1, 1, queries or 1, keys)``, true where a query may look; None: anywhere."""
+        """``(batch or 1, 1, queries or 1, keys)``, true if a query may look there; None: all."""
         mask = None if self.padding is None else ~self.padding[:, None, None]
         if self.causal:
             past = torch.ones(self.query.size(2), self.key.size(2), dtype=torch.bool).tril()
@@ -46,17 +46,17 @@ class Case(NamedTuple):
         return mask
 
     def scores(self, query: Tensor, key: Tensor) -> Tensor:
-        """With -inf where a query may not look."""
+        """The scores, -inf where a query may not look."""
         found, allowed = (self.scale * query) @ key.mT, self.allowed()
         return found if allowed is None else found.masked_fill(~allowed, -torch.inf)
 
     def alpha(self) -> Tensor:
-        """Of each head, as it broadcasts against scores."""
+        """The alpha of each head, in a shape that broadcasts against scores."""
         return 1.0 + self.epsilon.view(-1, 1, 1)
 
 
 def shape_of(text: str) -> tuple[int, int, int, int]:
-    """Sentences, heads, tokens and the size of a head, from such as ``1x8x1024x64``."""
+    """Sentences, heads, tokens and the size of a head, from a text such as ``1x8x1024x64``."""
     try:
         batch, heads, length, size = map(int, text.split("x"))
     except ValueError:
@@ -67,11 +67,10 @@ def shape_of(text: str) -> tuple[int, int, int, int]:
 
 
 def drawn(shape: tuple[int, int, int, int], spread: float, queries: str, alpha: float) -> Case:
-    """Keys and values are N(0, 1), queries that times the spread.
+    """Draw keys and values from N(0, 1), and queries from N(0, 1) times the spread.
 
-    So is the standard deviation of the scores. Smooth queries are a walk along the positions, each
-    with a correlation of :data:`CORRELATION` to the one before, as neighbours in a text resemble
-    each other.
+    The spread is then the standard deviation of the scores. Each smooth query has a correlation of
+    :data:`CORRELATION` to the one before, as neighbours in a text resemble each other.
     """
     _, heads, length, size = shape
     generator = torch.Generator().manual_seed(0)
@@ -98,7 +97,7 @@ def _of_layer(layer: dict[str, Any], generator: torch.Generator) -> Case:
     query, key, value = (layer[name].requires_grad_() for name in ("query", "key", "value"))
     scale = layer["scale"]
     with torch.no_grad():
-        # Of what a row has beside its mean, which a mapping does not see
+        # Within rows, as a mapping does not see a row's mean
         spread = (scale * (query @ key.mT)).std(-1).mean().item()
     batch, heads, length, size = query.shape
     keys = "" if key.size(2) == length else f":{key.size(2)}"

@@ -1,4 +1,4 @@
-"""What the benchmarks share: turns, clocks, memory, what was measured on, tables and files."""
+"""What the benchmarks share: turns, clocks, memory, facts on the machine, tables and files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 def arguments(doc: str | None, file: str | None = None) -> argparse.ArgumentParser:
-    """A parser with ``--json``, the file that the numbers go to."""
+    """A parser with ``--json``, the file for the numbers."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,13 +51,13 @@ def device(text: str) -> str:
 
 
 def rows_and_keys(text: str) -> tuple[int, int]:
-    """Of such as ``8192x128``, for a parser."""
+    """Rows and keys from a text such as ``8192x128``, for a parser."""
     rows, keys = map(positive, text.split("x"))
     return rows, keys
 
 
 def rotated(names: Sequence[Item], turn: int) -> list[Item]:
-    """The names in an order in which each is first as often as the others."""
+    """The names, rotated by the turn, so that each is first equally often."""
     first = turn % len(names)
     return [*names[first:], *names[:first]]
 
@@ -68,13 +68,13 @@ def in_turns(
     run: Callable[[str, int], Result | None],
     after: Callable[[dict[str, list[Result]]], None] = lambda _: None,
 ) -> dict[str, list[Result]]:
-    """What ``run`` gives for each name in each round, from 1 on; round 0 warms up.
+    """The results of ``run`` for each name in each round, from 1 on; round 0 warms up.
 
     Args:
-        names: who take turns.
-        rounds: how many count.
-        run: is told a name and the round; None leaves that turn out.
-        after: is told all there is after each round, so that a run that is stopped has written it.
+        names: the contenders that take turns.
+        rounds: the number of rounds that count.
+        run: called with a name and the round; None leaves that turn out.
+        after: called with all results after each round, so that a stopped run has written them.
     """
     found: dict[str, list[Result]] = {name: [] for name in names}
     for turn in range(rounds + 1):
@@ -88,7 +88,7 @@ def in_turns(
 
 
 def now(tensor: Tensor) -> float:
-    """The time at which all that was asked of the tensor's device is done."""
+    """The time once the tensor's device has finished all its work."""
     if tensor.is_cuda:
         torch.cuda.synchronize(tensor.device)
     return time.perf_counter()
@@ -97,7 +97,7 @@ def now(tensor: Tensor) -> float:
 def timed(
     run: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor, retain_graph: bool = False
 ) -> tuple[float, float]:
-    """Seconds of a forward and of its backward pass."""
+    """Seconds of a forward pass and of its backward pass."""
     leaves = [tensor.detach().requires_grad_() for tensor in inputs]
     begin = now(grad)
     output = run(*leaves)
@@ -107,7 +107,7 @@ def timed(
 
 
 def medians_ms(times: Sequence[tuple[float, float]]) -> list[float]:
-    """Milliseconds of the forward and of the backward pass."""
+    """Median milliseconds of the forward and of the backward pass."""
     return [statistics.median(part) * 1e3 for part in zip(*times, strict=True)]
 
 
@@ -117,7 +117,7 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def peak_bytes(step: Callable[[], Any], device: str) -> int:
-    """What a step holds at its worst moment beside what was there, as torch allocates it."""
+    """The peak of the memory that torch allocates during a step, beyond what it held before."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -133,14 +133,14 @@ def peak_bytes(step: Callable[[], Any], device: str) -> int:
 
 
 def processors() -> int:
-    """How many of them this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """What is measured, when, and on what."""
+    """Versions, date, and facts on the machine."""
     facts = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "fairseq_entmax": fairseq_entmax.__version__,
@@ -168,7 +168,7 @@ def _processor() -> str:
 
 
 def machine_line(facts: dict[str, Any]) -> str:
-    """A line of what :func:`machine` found."""
+    """One line on the facts of :func:`machine`."""
     on = facts.get("gpu") or f"{facts['processor']} ({facts['vectors']})"
     versions = f"fairseq-entmax {facts['fairseq_entmax']}, torch {facts['torch']}"
     threads = facts.get("threads", facts["processors"])
@@ -176,7 +176,7 @@ def machine_line(facts: dict[str, Any]) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> str:
-    """A table of text: of each title the field of the rows and its format; None is an empty cell."""
+    """A text table; `columns` maps titles to fields of rows and formats. None is an empty cell."""
     lines = [list(columns)]
     for row in rows:
         cells = ((row[field], form) for field, form in columns.values())
@@ -185,7 +185,7 @@ def table(rows: Sequence[dict[str, Any]], columns: dict[str, tuple[str, str]]) -
 
 
 def write_json(path: str | Path | None, settings: dict[str, Any], **content: Any) -> None:
-    """Write the numbers, with what they were measured with, whole or not at all."""
+    """Write the numbers with the settings of the measurement, completely or not at all."""
     if path is None:
         return
     target = Path(path)

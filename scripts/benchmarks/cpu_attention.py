@@ -1,16 +1,16 @@
-"""What attention costs on a CPU, forward and with its backward pass, against softmax's.
+"""Times attention on a CPU, forward alone and with its backward pass, against softmax attention.
 
     python scripts/benchmarks/cpu_attention.py                     # one and all threads: half an hour
     python scripts/benchmarks/cpu_attention.py --threads 1 --shapes 1x8x1024x64 --spreads 1.5
     python scripts/benchmarks/cpu_attention.py --dumped quickstart.pt       # of dump_attention.py
 
-In turns in one process: the whole of attention here with a learned alpha for each head ("here"),
-torch's scaled_dot_product_attention ("sdpa"), softmax between two products ("bmm"), and the mapping
-of this package between them ("apart"). Keys and values are N(0, 1), queries that times the spread,
-which is the standard deviation of the scores; smooth queries resemble their neighbours, as those of a
-text do. The table has medians in milliseconds and, in brackets, the medians of the ratios to sdpa
-within a round; the density, which is the part of the keys that get a weight; and what is kept for the
-backward pass, in multiples of the dense probabilities.
+These take turns in one process: this package's whole attention with a learned alpha for each head
+("here"), torch's scaled_dot_product_attention ("sdpa"), softmax between two matrix products ("bmm"),
+and this package's mapping between them ("apart"). Keys and values are N(0, 1), and queries are N(0, 1)
+times the spread, which is then the standard deviation of the scores; smooth queries resemble their
+neighbours, as in a text. The table has medians in milliseconds and, in brackets, medians of the ratios
+to sdpa within a round; the density, which is the share of keys that get a weight; and the memory kept
+for the backward pass, in multiples of the dense probabilities.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SHAPES = ["32x4x32x32", "8x8x64x64", "8x8x128x64", "4x8x512x64", "1x8x1024x64", 
 SPREADS = [0.5, 1.5, 4.0]
 HERE, SDPA, BMM, APART = NAMES = ("here", "sdpa", "bmm", "apart")
 PASSES = {"forward": "forward", "both": "forward + backward"}
-# Rounds that a case has however long they take
+# The rounds of a case, however long they take
 LEAST_ROUNDS = 3
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Name to seconds of each pass
+# From name to seconds of each pass
 Round = dict[str, dict[str, float]]
 
 
 def contenders(case: Case) -> dict[str, Run]:
-    """What is timed."""
-    # What torch has a kernel of its own for
+    """The attentions that are timed, by name."""
+    # For this, torch needs no mask
     only_causal = case.causal and case.padding is None and case.query.shape == case.key.shape
     mask = None if only_causal else case.allowed()
 
@@ -67,7 +67,7 @@ def contenders(case: Case) -> dict[str, Run]:
 
 
 def timed(name: str, run: Run, case: Case) -> dict[str, float]:
-    """Seconds of a forward pass alone, and of one with its backward pass."""
+    """Seconds of a forward pass alone, and of one with a backward pass."""
     leaves = [case.query, case.key, case.value]
     wanted = [*leaves, case.epsilon] if name in (HERE, APART) else leaves
     begin = time.perf_counter()
@@ -79,7 +79,7 @@ def timed(name: str, run: Run, case: Case) -> dict[str, float]:
 
 
 def saved_bytes(run: Run, case: Case) -> int:
-    """What the graph keeps beside its inputs."""
+    """The bytes that the graph keeps besides its inputs."""
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def saved_bytes(run: Run, case: Case) -> int:
 
 
 def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
-    """What does not depend on time: density, the largest error, memory."""
+    """The numbers that do not depend on time: density, the largest error, memory."""
     inputs = (case.query, case.key, case.value)
     with torch.no_grad():
         scores = case.scores(case.query, case.key)
@@ -111,7 +111,7 @@ def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
 
 
 def summary(rounds: Sequence[Round]) -> dict[str, Any]:
-    """What a row of the results has of its times: medians, and medians of ratios within a round."""
+    """The times in a row of results: medians, and medians of ratios within a round."""
     row: dict[str, Any] = {"threads": torch.get_num_threads(), "rounds": len(rounds)}
     for part in PASSES:
         own = {name: [one[name][part] for one in rounds] for name in rounds[0]}
@@ -123,12 +123,12 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def measure(points: Sequence[tuple[int, Case]], rounds: int, seconds: float) -> list[dict]:
-    """Rows of the results, a round of each in turn, so that all see the same of a busy machine.
+    """Rows of results; points take turns by rounds, so that other load affects all of them alike.
 
     Args:
-        points: threads, and what is computed.
-        rounds: in which each contender has a turn, at most.
-        seconds: for a point, after which no further round begins, once there were
+        points: the number of threads, and the inputs.
+        rounds: the most rounds, in each of which every contender has a turn.
+        seconds: the time for a point, after which no further round begins, once there were
             :data:`LEAST_ROUNDS`.
     """
     runs = [contenders(case) for _, case in points]
@@ -170,7 +170,7 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str] = NAMES) -> str:
 
 
 def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
-    """What makes each; all at once may be more than there is memory for."""
+    """Functions that make the cases, as all cases at once may not fit into memory."""
     if options.dumped:
         return [lambda case=case: case for path in options.dumped for case in dumped(path)]
     return [
@@ -215,7 +215,7 @@ def main() -> None:
     for threads in options.threads:
         for make in cases(options):
             rows += measure([(threads, make())], options.rounds, options.seconds)
-            # After each, so that a run that is stopped has written what it has
+            # After each case, so that a run that is stopped has written its results
             common.write_json(options.json, settings, results=rows)
     print(shown(rows))
 

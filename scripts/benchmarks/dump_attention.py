@@ -3,11 +3,10 @@
     python scripts/benchmarks/dump_attention.py quickstart/data-bin --path CHECKPOINT --output quickstart.pt
     python scripts/benchmarks/dump_attention.py DATA --path CHECKPOINT --join 16 --output long.pt
 
-The model, of this package, reads the first sentences of a split with their own translations before it,
-as in training. The file has, for each attention in each layer, queries, keys and values of all heads,
-epsilon = alpha - 1 of each, the scale of the scores, and which keys are padding. --join makes one of so
-many sentences that follow each other, of their text and of its translation, for rows as long as those
-of documents.
+The model, of this package, reads the first sentences of a split with teacher forcing, as in training.
+For each attention in each layer, the file has queries, keys and values of all heads, epsilon =
+alpha - 1 of each head, the scale of the scores, and which keys are padding. --join N joins N
+successive sentences, and their translations, for rows as long as those of documents.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fairseq_entmax.mappings import Mapping, PerHeadMapping
 
 
 def epsilon_of(mapping: Mapping | PerHeadMapping, heads: int) -> Tensor | None:
-    """Alpha - 1 of each head; None where alpha-entmax is not all that the mapping is."""
+    """Alpha - 1 of each head; None if the mapping is more than alpha-entmax."""
     epsilon = mapping.epsilon()
     if epsilon is None:
         return None
@@ -35,7 +34,7 @@ def epsilon_of(mapping: Mapping | PerHeadMapping, heads: int) -> Tensor | None:
 
 
 def watched(model: Any, layers: list[dict[str, Any]]) -> None:
-    """Put what each attention computes in the list, one after the other."""
+    """Append the inputs of each attention to `layers` whenever the model runs."""
     for name, module in model.named_modules():
         if not isinstance(module, MultiheadAttention) or module.mapping is None:
             continue
@@ -66,12 +65,12 @@ def watched(model: Any, layers: list[dict[str, Any]]) -> None:
 
 
 def joined(dataset: Any, sentences: int, join: int) -> Any:
-    """A batch of the first sentences, each of so many of the dataset."""
+    """A batch of the first `sentences`, each joined from `join` sentences of the dataset."""
     samples = []
     for place in range(min(sentences, len(dataset) // join)):
         parts = [dataset[place * join + number] for number in range(join)]
         sides = {
-            # Its end of a sentence stands at the end alone
+            # Only the last part keeps its end-of-sentence token
             side: torch.cat([*(part[side][:-1] for part in parts[:-1]), parts[-1][side]])
             for side in ("source", "target")
         }

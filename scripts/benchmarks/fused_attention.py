@@ -1,17 +1,17 @@
-"""What attention costs on a GPU, forward and backward, fused and not, against its peers.
+"""Times attention on a GPU, forward and backward, fused and not, against its peers.
 
     python scripts/benchmarks/fused_attention.py                                # the shapes of translation
     python scripts/benchmarks/fused_attention.py --lengths 2048 --dtypes bf16 --causal
 
-Heads are those of transformer_iwslt_de_en (4 of 128) and transformer_wmt_en_de (8 of 64). The
-length of a sentence changes, the number of tokens of a batch does not; scores have a standard
-deviation of --spread. Peers: torch's scaled_dot_product_attention (softmax) with the kernel that
-torch takes, and with each of flash attention, cuDNN's and the memory-efficient one; entmax_bisect of
-the package entmax between two products, with a gradient for alpha; and adasplash at alpha = 1.5, where
-those packages are installed (pip install entmax adasplash). All take turns in every repeat; the table
-has medians in milliseconds, the memory that a pass takes on top of its inputs, and the largest error
-of the output, and of the gradient of the queries, in one sentence, against float64. --device cpu runs
-Triton's interpreter, to try the script.
+Heads are those of transformer_iwslt_de_en (4 of 128) and transformer_wmt_en_de (8 of 64). The length
+of sentences changes, the number of tokens in a batch does not; scores have a standard deviation of
+--spread. Peers: torch's scaled_dot_product_attention (softmax) with the kernel that torch chooses, and
+with each of flash attention, cuDNN's and the memory-efficient one; entmax_bisect of the package entmax
+between two matrix products, with a gradient for alpha; and adasplash at alpha = 1.5, if these packages
+are installed (pip install entmax adasplash). All take turns in every repeat. The table has medians in
+milliseconds, the memory that a pass takes on top of its inputs, and the largest error, in one sentence
+against float64, of the output and of the gradient of the queries. --device cpu runs Triton's
+interpreter, to try the script.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fairseq_entmax.mappings.functional import map_scores
 
 HEADS = {"iwslt_de_en": (4, 128), "wmt_en_de": (8, 64)}
 HERE, PEER = "fused, learned alpha", "softmax, torch's choice"
-# By torch's names, of which an old torch lacks some
+# Torch's names of its kernels, of which an old torch lacks some
 SOFTMAX = {
     "softmax, flash": "FLASH_ATTENTION",
     "softmax, cudnn": "CUDNN_ATTENTION",
@@ -63,7 +63,7 @@ def scores_of(query: Tensor, key: Tensor, causal: bool) -> Tensor:
 
 
 def unfused(alpha: float | Tensor, backend: str, causal: bool) -> Attention:
-    """Scores and probabilities in memory, as without a fused kernel."""
+    """Attention without a fused kernel: scores and probabilities are in memory."""
 
     def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         os.environ[kernels.VARIABLE] = backend
@@ -73,11 +73,11 @@ def unfused(alpha: float | Tensor, backend: str, causal: bool) -> Attention:
 
 
 def bisected(alpha: Tensor, causal: bool) -> Attention:
-    """What a user of the package entmax writes."""
+    """Attention as a user of the package entmax writes it."""
     package = importlib.import_module("entmax")
 
     def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        # Bisection is not made for halves
+        # Bisection does not support half precision
         scores = scores_of(query, key, causal).float()
         return package.entmax_bisect(scores, alpha, dim=-1).to(value.dtype) @ value
 
@@ -85,7 +85,7 @@ def bisected(alpha: Tensor, causal: bool) -> Attention:
 
 
 def softmax(causal: bool, backend: Any = None) -> Attention:
-    """Torch's, with the kernel that it takes, or with one of them."""
+    """Torch's attention, with the kernel that it chooses, or with a given one."""
 
     def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         only = contextlib.nullcontext() if backend is None else sdpa_kernel(backend)
@@ -103,7 +103,7 @@ def fused(epsilon: float | Tensor, causal: bool) -> Attention:
 
 
 def adasplash(length: int, batch: int, causal: bool, device: str) -> Attention:
-    """It takes a length that is no power of two only as that of padded sentences."""
+    """Attention of adasplash, which takes lengths other than powers of two only as padded ones."""
     package = importlib.import_module("adasplash")
     lengths = None
     if length & (length - 1):
@@ -116,7 +116,7 @@ def adasplash(length: int, batch: int, causal: bool, device: str) -> Attention:
 def contenders(
     heads: int, length: int, batch: int, causal: bool, device: str
 ) -> dict[str, tuple[Attention, float | Tensor]]:
-    """Name to a function, and the alpha whose output it is to give."""
+    """From names to a function, and the alpha of its expected output."""
     # One alpha for each head, between 1 and 2
     alpha = torch.linspace(1.2, 1.8, heads, device=device).requires_grad_()
     of_rows = alpha.view(heads, 1, 1)
@@ -141,7 +141,7 @@ def contenders(
 def errors(
     run: Attention, alpha: float | Tensor, inputs: list[Tensor], grad: Tensor, causal: bool
 ) -> tuple[float, float]:
-    """Largest error of output and gradient of the queries, in the first sentence."""
+    """The largest errors of the output and of the queries' gradient, in the first sentence."""
     narrow = [tensor.detach().requires_grad_() for tensor in inputs]
     in_double = [tensor[:1].detach().double().requires_grad_() for tensor in inputs]
     output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*in_double)
@@ -155,7 +155,7 @@ def errors(
 
 
 def density(query: Tensor, key: Tensor, alpha: float | Tensor, causal: bool) -> float:
-    """The part of the keys that get a weight, of those that a query may see."""
+    """The share of keys that get a weight, among those that a query may see."""
     os.environ[kernels.VARIABLE] = kernels.TORCH
     with torch.no_grad():
         scores = scores_of(query, key, causal)
@@ -192,9 +192,9 @@ def measure(
                 "output_error": of_output,
                 "query_grad_error": of_grad,
             }
-        except Exception as error:  # a peer that does not take a shape, or has no memory for it
+        except Exception as error:  # a peer that does not support a shape, or lacks memory for it
             print(f"{name}: does not run: {str(error).splitlines()[:1]}")
-    # The view of alpha is one for all passes, so its graph is kept
+    # All passes share one view of alpha, so its graph is kept
     times = common.in_turns(
         [*rows], options.repeats, lambda name, _: common.timed(runs[name][0], inputs, grad, True)
     )
@@ -223,7 +223,7 @@ def main() -> None:
         rows = measure(*HEADS[model], length, DTYPES[name], options, options.device)
         results += [{"model": model, "dtype": name, "length": length, **row} for row in rows]
         print(f"\n{model}, {name}, length {length}\n{common.table(rows, COLUMNS)}", flush=True)
-        # After each, so that a run that is stopped has written what it has
+        # After each case, so that a run that is stopped has written its results
         common.write_json(options.json, settings, results=results)
 
 

@@ -1,13 +1,13 @@
-"""How fast models translate: stock fairseq, and each mapping here, side by side in one process.
+"""Times translation by stock fairseq and by each mapping of this package, in one process.
 
     python scripts/benchmarks/generation.py                          # the size of the quickstart
     python scripts/benchmarks/generation.py --size base --device cuda --fp16
 
-The models are not trained: each writes translations of one length by beam search with
-``fairseq-generate``'s own generator, so that all do the same work; fairseq's model with the search as
-it is without this package. ``entmax_bisect`` is the same attention with the function of the package
-entmax. All take turns in every repeat; the table has the medians, and ratios to stock fairseq in the
-same repeat.
+The models are not trained: each writes translations of a fixed length by beam search with
+``fairseq-generate``'s generator, so that all do the same work. Stock fairseq's model uses the search
+that fairseq has without this package. ``entmax_bisect`` is the same attention with the function of the
+package entmax. All take turns in every repeat; the table has the medians, and the ratios to stock
+fairseq in the same repeat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from training import BISECT, MAPPINGS, STOCK, kernel, use_bisection
 
 
 def built(name: str, task: Any, options: argparse.Namespace) -> Any:
-    """A model of one contender, all from the same seed."""
+    """The model of one contender; all use the same seed."""
     if name == STOCK:
         model = build("transformer", task, SIZES[options.size])
     else:
@@ -38,7 +38,7 @@ def built(name: str, task: Any, options: argparse.Namespace) -> Any:
 
 @contextlib.contextmanager
 def search_of(name: str) -> Iterator[None]:
-    """The search of fairseq's model as it is where this package is not loaded."""
+    """For stock fairseq, restore the search that it has without this package."""
     changed: Any = SequenceGenerator.generate
     if name == STOCK:
         SequenceGenerator.generate = changed.__wrapped__

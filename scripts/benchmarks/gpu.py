@@ -1,4 +1,4 @@
-"""Runs all that a GPU is needed for, most informative first, and gathers what it prints.
+"""Runs everything that needs a GPU, most informative first, and gathers the output.
 
     scripts/benchmarks/gpu.sh                                # at most 20 minutes
     scripts/benchmarks/gpu.sh --minutes 10 --output results
@@ -6,20 +6,20 @@
     scripts/benchmarks/gpu.sh --dry-run                      # the commands, and the time each may take
     scripts/benchmarks/gpu.sh --device cpu --quick           # toy sizes on a CPU, to try the script
 
-In this order: the tests of the Triton kernels and of a whole model on the device; attention here
-against torch's flash attention, cuDNN's and the memory-efficient one, entmax_bisect and adasplash;
-the mapping alone; training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
-sources of 400 words, against stock fairseq; generation against stock fairseq; the loss of a
-vocabulary, models that copy, and mappings with structure. A part may take its share of the time and
-what those before it left. One that fails, or is over its time, stops no other. In the folder of
---output each part has its numbers in PART.json and all that it printed in PART.log; gpu.md has the
-outcome of every part and the end of what it printed, and is written after each.
+The parts, in this order: tests of the Triton kernels and of a whole model on the device; this package's
+attention against torch's flash attention, cuDNN's and the memory-efficient one, entmax_bisect and
+adasplash; the mapping alone; training at the size of transformer_iwslt_de_en against stock fairseq, in
+fp16 and bf16 on the shipped corpus, and with sources of 400 words; generation against stock fairseq; the
+loss over a vocabulary; and structured mappings. A part may take its share of the time and what earlier
+parts left. A part that fails, or runs out of time, does not stop the others. In the folder of --output,
+each part has its numbers in PART.json and its output in PART.log; gpu.md, which is rewritten after each
+part, has the outcome of every part and the end of its output.
 
 It needs a clone of the project, a GPU of compute capability 8.0 or later, and in one environment:
 
     pip install torch                      # a build with CUDA, which brings Triton
     pip install -e '.[fairseq,test]'       # the project, fairseq, pytest and the package entmax
-    pip install adasplash                  # a peer, left out where it is missing
+    pip install adasplash                  # a peer, left out if it is missing
 
 PYTHON is the Python to take, such as PYTHON=.venv/bin/python; default: python3.
 """
@@ -43,21 +43,21 @@ from common import machine, machine_line
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "scripts" / "benchmarks"
 TRITON = ROOT / "tests" / "kernels" / "triton"
-# Of the kernels alone, of the modules that choose them, and of whole models
+# Tests of the kernels alone, of the modules that choose them, and of whole models
 TESTS = [
     TRITON,
     ROOT / "tests" / "attention" / "test_fused_attention.py",
     ROOT / "tests" / "attention" / "test_model_on_gpu.py",
 ]
 CORPUS = ROOT / "examples" / "bible_es_en" / "prepare.sh"
-# Lines of what a part printed that stand in gpu.md
+# Lines of a part's output in gpu.md
 KEPT_LINES = 60
-# Between asking a part to end and ending it
+# Time between asking a part to end and killing it
 GRACE_SECONDS = 5.0
 
 
 class Part(NamedTuple):
-    """A command, and the share of the time that it may take."""
+    """A command, and its share of the time."""
 
     name: str
     share: int
@@ -70,13 +70,13 @@ def benchmark(name: str, words: str = "") -> list[str]:
 
 
 def tests(files: list[Path], *words: str) -> list[str]:
-    """Pytest from any folder."""
+    """The command of pytest, which works from any folder."""
     command = [sys.executable, "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider"]
     return [*command, "--rootdir", str(ROOT), *map(str, files), *words]
 
 
 def parts() -> list[Part]:
-    """All of them for a GPU, most informative first."""
+    """All parts for a GPU, most informative first."""
     attention = "--device cuda --spread 1.5 --repeats 10"
     train = "--model iwslt_de_en --cuda --rounds 5 --updates 6"
     shipped = f"{{out}}/bible/data-bin {train} --max-tokens 4096"
@@ -84,10 +84,10 @@ def parts() -> list[Part]:
     causal = "--causal --lengths 1024 --dtypes bf16 --models wmt_en_de"
     long = f"random:400x100 {train} --max-tokens 16000 --bf16 --query-scale 4"
     generation = "--device cuda --fp16"
-    # Compiling takes most of the time of the tests
+    # Compilation takes most of the tests' time
     processes = str(max(1, min(12, (os.cpu_count() or 1) - 1)))
     return [
-        # Without those that compile for a GPU of a kind, which takes minutes and needs none
+        # Without tests that only compile for some kind of GPU: they take minutes and need no GPU
         Part("tests", 220, tests(TESTS, "-m", "not compiles_only", "-n", processes)),
         Part("attention", 120, benchmark("fused_attention", f"{attention} {large_heads}")),
         Part("attention-causal", 60, benchmark("fused_attention", f"{attention} {causal}")),
@@ -105,7 +105,7 @@ def parts() -> list[Part]:
 
 
 def quick_parts() -> list[Part]:
-    """The same at toy size on a CPU, Triton in its interpreter: to try the script."""
+    """Parts at toy size on a CPU, with Triton's interpreter, to try the script."""
     rows = "--shapes 64x8 --repeats 1"
     tiny = "--device cpu --models wmt_en_de --lengths 8 --dtypes fp32 --tokens 8 --repeats 1"
     train = "random:12x8 --rounds 1 --updates 1 --max-tokens 24"
@@ -122,14 +122,14 @@ def quick_parts() -> list[Part]:
 
 
 def command_of(part: Part, output: Path) -> list[str]:
-    """With the paths of the results; a benchmark writes its numbers there."""
+    """The command with the paths of results, to which a benchmark writes its numbers."""
     command = [word.replace("{out}", str(output)) for word in part.command]
     is_benchmark = any(word.startswith(str(BENCHMARKS)) for word in command)
     return [*command, "--json", str(output / f"{part.name}.json")] if is_benchmark else command
 
 
 def run(part: Part, output: Path, seconds: float) -> str:
-    """Run a part; what came of it. All that it started ends with it."""
+    """Run a part and return its outcome. All processes that it started end with it."""
     if seconds <= 0:
         return "left out: no time was left"
     with (
@@ -153,7 +153,7 @@ def run(part: Part, output: Path, seconds: float) -> str:
 
 
 def gather(chosen: list[Part], seconds: float, output: Path, heading: str) -> bool:
-    """Run parts one after the other, each in its share and what others left; whether one was done."""
+    """Run parts one after the other, each in its share and unused time; whether any was done."""
     text, outcomes = f"{heading}\n", []
     begin, share = time.monotonic(), 0.0
     for part in chosen:
@@ -200,13 +200,13 @@ def main(argv: list[str] | None = None) -> int:
             "or try the script by --device cpu --quick"
         )
     output.mkdir(parents=True, exist_ok=True)
-    # This clone's package, this Python's commands for recipes, one GPU where fairseq would take all
+    # Use this clone's package, this Python's commands, and one GPU, where fairseq would take all
     for name, first in (("PYTHONPATH", ROOT), ("PATH", Path(sys.executable).parent)):
         os.environ[name] = f"{first}{os.pathsep}{os.environ.get(name, '')}"
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     if options.quick:
         os.environ["TRITON_INTERPRET"] = "1"
-    # So that a part that runs is ended, as by Ctrl-C
+    # End a running part too, as by Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     is_done = gather(chosen, options.minutes * 60, output, machine_line(machine(options.device)))
     print(f"\n{output / 'gpu.md'} has what was printed")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs all that a GPU is needed for, in at most 20 minutes, and writes one JSON and one table:
-# gpu.py says what, and what is to be installed (--help).
+# Runs everything that needs a GPU, in at most 20 minutes: gpu.py says what it writes, and what has
+# to be installed (--help).
 #
-# Environment: PYTHON is the Python to take (default: python3).
+# Environment: PYTHON is the Python to use (default: python3).
 set -euo pipefail
 
 python=${PYTHON:-python3}

@@ -1,18 +1,18 @@
-"""How the cost of attention on a CPU grows with length and density, as figures.
+"""Draws how the cost of attention on a CPU grows with length and density.
 
-    python scripts/benchmarks/growth.py             # draws what docs/figures/growth.json holds
+    python scripts/benchmarks/growth.py             # draws the numbers in docs/figures/growth.json
     python scripts/benchmarks/growth.py --run       # measures first: ten minutes
 
-What cpu_attention.py measures: alpha-entmax with a learned alpha here, torch's
-scaled_dot_product_attention, and softmax between two products, all points of a figure in turns. Each
-figure has the forward pass, and forward and backward pass together, on logarithmic axes:
+It measures as cpu_attention.py does: this package's alpha-entmax with a learned alpha, torch's
+scaled_dot_product_attention, and softmax between two products, with all points of a figure in turns.
+Each figure shows the forward pass, and forward and backward pass together, on logarithmic axes:
 
     growth_length.svg    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
     growth_density.svg   1,024 keys: alpha 1.4 and scores of standard deviation 0.25 to 8, and for
-                         what is here also alpha 1.1 to 2 and scores of standard deviation 1.5
+                         this package also alpha 1.1 to 2 and scores of standard deviation 1.5
 
-The file holds all numbers and what they were measured on, so that figures can be drawn anew without
-measuring. Drawing needs the package's extra "report".
+The file has all numbers and facts on the machine, so that figures can be redrawn without measuring.
+Drawing needs the package's extra "report".
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from common import machine, machine_line, positive, write_json
 from cpu_attention import BMM, HERE, PASSES, SDPA, measure, shown
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
-# The contenders' colours and shapes can be told apart by everyone
+# Everyone can tell the contenders' colours and shapes apart
 LABELS = {
     HERE: "α-entmax here",
     SDPA: "softmax, torch's scaled_dot_product_attention",
     BMM: "softmax between two products",
 }
-# Of rows of the figure of density that have another alpha and one spread
+# The label of rows with varying alpha and a fixed spread, in the figure of density
 BY_ALPHA = "α-entmax here, by α: 1.1 to 2"
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
-# What stands on the horizontal axis, by the name of the figure, and its field
+# By the name of the figure, the title of the horizontal axis and its field
 AXES = {
     "length": ("keys", "keys"),
     "density": ("density: keys with a weight, of all", "density"),
@@ -47,7 +47,7 @@ ALPHAS = [1.1, 1.2, 1.3, 1.5, 1.75, 2.0]
 
 
 def planned(quick: bool) -> Iterator[tuple[str, str, tuple[int, int, int, int], float, float]]:
-    """Figure, what is varied in it, shape, spread and alpha."""
+    """Yield figure, the quantity that varies, shape, spread and alpha."""
     tokens, keys, heads, size = (32, 16, 2, 8) if quick else (4096, 1024, 8, 64)
     one = (1, heads, keys, size)
     for length in (8, 16) if quick else (64, 128, 256, 512, 1024, 2048, 4096):
@@ -60,7 +60,7 @@ def planned(quick: bool) -> Iterator[tuple[str, str, tuple[int, int, int, int], 
 
 
 def measured(queries: str, quick: bool, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """A row of :func:`cpu_attention.measure` for each that is planned, with its figure."""
+    """A row of :func:`cpu_attention.measure` for each planned point, with its figure."""
     rows = []
     for figure in AXES:
         places: list[dict[str, str]] = []
@@ -75,7 +75,7 @@ def measured(queries: str, quick: bool, rounds: int, seconds: float) -> list[dic
 
 
 def points(rows: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
-    """What a figure draws: a point for each contender, pass and place on the axis."""
+    """The points of a figure: one for each contender, pass and position on the axis."""
     return [
         {
             "x": row[AXES[figure][1]],
@@ -91,7 +91,7 @@ def points(rows: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], figure: str, target: Path) -> None:
-    """A panel for each pass, a line for each contender."""
+    """Draw a panel for each pass, with a line for each contender."""
     import altair
 
     values = points(rows, figure)
@@ -112,7 +112,7 @@ def draw(rows: list[dict[str, Any]], figure: str, target: Path) -> None:
             color=altair.Color("attention:N", legend=altair.Legend(**legend)).scale(
                 domain=names, range=COLOURS[: len(names)]
             ),
-            # Of the same names in the same order, so that both are in one legend
+            # The same names in the same order, so that both share one legend
             shape=altair.Shape("attention:N", legend=altair.Legend(**legend)).scale(domain=names),
         )
         .facet(column=altair.Column("pass:N", title=None, sort=[*PASSES.values()]))

@@ -1,18 +1,18 @@
-"""What the loss of a vocabulary costs, forward and backward, against what else could be taken.
+"""Times losses over a vocabulary, forward and backward, against their alternatives.
 
     python scripts/benchmarks/losses.py                                # 1,024 rows of 32,000 keys
     python scripts/benchmarks/losses.py --rows 4096 --keys 8000 --alphas 1.5
     python scripts/benchmarks/losses.py --threads 1 --rounds 9
     python scripts/benchmarks/losses.py --device cuda                  # on a GPU
 
-Peers: torch's cross_entropy, and of the package entmax its losses: by bisection at each alpha, and
-at 1.5 and 2 the exact ones, which sort the largest 100 scores of a row first. All are in float32, in
-one process, and take turns in every round; bisection takes tens of seconds at these sizes, and
---bisection-rounds says in how many rounds it has its turn. The table has medians in milliseconds, the
-median of the ratios to cross_entropy and to bisection at the same alpha within a round, and the memory
-that forward and backward pass take on top of scores and gradient of the losses, in multiples of the
-scores. A ratio below 1 is faster than cross_entropy; one above 1 in the last column is how many times
-faster than bisection.
+Peers: torch's cross_entropy, and the losses of the package entmax: by bisection at each alpha, and
+the exact ones at 1.5 and 2, which sort the largest 100 scores of a row first. All use float32, run in
+one process, and take turns in every round. Bisection takes tens of seconds at these sizes;
+--bisection-rounds says in how many rounds it takes part. The table has medians in milliseconds, the
+medians of the ratios to cross_entropy and to bisection at the same alpha within a round, and the memory
+that forward and backward pass take on top of the scores and the gradient of the losses, in multiples of
+the scores. A ratio to cross_entropy below 1 is faster than cross_entropy; the last column says how many
+times faster than bisection a loss is.
 
 Scores are of two kinds: "random", normal with a standard deviation of 1, as when a training starts,
 and "trained", where ten keys of each row are 6 higher and one of them is the target.
@@ -53,7 +53,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def contenders(alphas: list[float], device: str) -> dict[str, tuple[float, Loss]]:
-    """Name to alpha and a function from scores and targets to losses."""
+    """From names to alpha and a function from scores and targets to losses."""
 
     def here(backend: str, alpha: float) -> Loss:
         def run(scores: Tensor, target: Tensor) -> Tensor:

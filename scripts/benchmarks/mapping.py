@@ -1,4 +1,4 @@
-"""What a mapping costs, forward and backward, against what else could be taken.
+"""Times mappings, forward and backward, against their alternatives.
 
     python scripts/benchmarks/mapping.py                            # the shapes of translation
     python scripts/benchmarks/mapping.py --shapes 4096x8 256x1024   # rows x keys
@@ -7,16 +7,16 @@
     python scripts/benchmarks/mapping.py --threads 2 --drawn        # how many times as fast as entmax's
     python scripts/benchmarks/mapping.py --device cuda              # on a GPU
 
-Peers: torch.softmax, and of the package entmax: sparsemax, entmax15 (exact, one fixed alpha), and
-entmax_bisect, the only one with a gradient for alpha; on a GPU, of the package adasplash where it is
-installed, triton_entmax at one fixed alpha. All take turns in every repeat; the table has medians in
-milliseconds, times as multiples of this package's learned alpha, and the memory that a forward and
-backward pass take on top of scores and gradient, in multiples of the scores, buffers of the native
-kernel included. Scores are normal with a standard deviation of --spread, of 8 heads with an alpha each.
+Peers: torch.softmax; sparsemax, entmax15 (exact, one fixed alpha) and entmax_bisect (the only one with
+a gradient for alpha) of the package entmax; and on a GPU triton_entmax, at one fixed alpha, of the
+package adasplash if it is installed. All take turns in every repeat. The table has medians in
+milliseconds, times as multiples of this package's learned alpha, and the memory that forward and
+backward pass take on top of scores and gradient, in multiples of the scores, including buffers of the
+native kernel. Scores are normal with a standard deviation of --spread, for 8 heads with an alpha each.
 
---drawn draws the alpha of each head at random from [1, 2], times ``(f(z) * g).sum().backward()`` as
-one, with the gradient of alpha, and prints how many times as long entmax_bisect with the same alpha
-and entmax15 take: the median of the ratios within a round for each shape, and the least of all shapes.
+--drawn draws the alpha of each head at random from [1, 2], times ``(f(z) * g).sum().backward()`` as a
+whole, with the gradient of alpha, and prints how many times as long entmax_bisect (with the same
+alpha) and entmax15 take: the median ratio within a round for each shape, and the least of all shapes.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ COLUMNS = {
 
 
 def learned(device: str) -> str:
-    """The name of what all are compared with."""
+    """The name of the contender that all are compared with."""
     return f"alpha-entmax ({OURS[device]})"
 
 
 def heads_of(rows: int) -> int:
-    """Heads, each with an alpha of its own, that the rows are of."""
+    """The number of heads, each with its own alpha, into which the rows are divided."""
     return math.gcd(rows, 8)
 
 
 def contenders(alpha: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Name to a function from scores ``(heads, rows / heads, keys)`` to probabilities.
+    """From names to functions from scores ``(heads, rows / heads, keys)`` to probabilities.
 
     Args:
-        alpha: of each head, ``(heads, 1, 1)``, with a gradient.
+        alpha: alpha of each head, ``(heads, 1, 1)``, with a gradient.
     """
     ours = OURS[alpha.device.type]
 
@@ -101,7 +101,7 @@ def inputs(shape: tuple[int, int], options: argparse.Namespace) -> tuple[Tensor,
 
 
 def library_bytes(scores: Tensor) -> int:
-    """The most that the library in C itself takes, forward or backward."""
+    """The most memory that the library in C itself takes, forward or backward."""
     keys = scores.size(-1)
     threads = threads_for(scores.numel(), -(-(scores.numel() // keys) // lanes()))
     return threads * 6 * (keys + 2 * lanes()) * lanes() * scores.element_size()
@@ -139,7 +139,7 @@ def measure(shape: tuple[int, int], options: argparse.Namespace) -> list[dict[st
 
 
 def measure_drawn(shape: tuple[int, int], options: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds of each with drawn alphas, and how many times as long the peers take."""
+    """Milliseconds with drawn alphas, and how many times as long the peers take."""
     scores, grad = inputs(shape, options)
     alpha = (1.0 + torch.rand(len(scores), 1, 1, device=options.device)).requires_grad_()
     own, runs = learned(options.device), contenders(alpha)
@@ -183,7 +183,7 @@ def main() -> None:
             rows = measure(shape, options)
             results += rows
             print(f"\n{shape[0]}x{shape[1]}\n{common.table(rows, COLUMNS)}", flush=True)
-        # After each shape, so that a run that is stopped has written what it has
+        # After each shape, so that a run that is stopped has written its results
         common.write_json(options.json, settings, results=results)
     if options.drawn:
         least = {name: min(row[name] for row in results) for name in PEERS}

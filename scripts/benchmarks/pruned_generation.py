@@ -1,13 +1,13 @@
-"""How fast a model translates with some of its heads gone, against one with all of them.
+"""Times translation by models without some of their heads, against one with all of them.
 
-    python scripts/benchmarks/pruned_generation.py                              # models of its own
+    python scripts/benchmarks/pruned_generation.py                              # random models
     python scripts/benchmarks/pruned_generation.py --size base --device cuda
     python scripts/benchmarks/pruned_generation.py DATA --path FULL.pt PRUNED.pt    # your models
 
-Without checkpoints it builds a Transformer with all its heads and three others that keep 1/2,
-1/4 and none of them, and lets each write translations of one length, so that all do the same
-work. With checkpoints it translates sentences of the test set as ``fairseq-generate`` does.
-The models take turns, in every repeat, and the table has the medians. Ratios are to the first.
+Without checkpoints, it builds a Transformer with all its heads and three others that keep 1/2,
+1/4 and none of them; each writes translations of a fixed length, so that all do the same work.
+With checkpoints, it translates sentences of the test set as ``fairseq-generate`` does. The models
+take turns in every repeat, and the table has the medians. Ratios are to the first model.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Translator:
         self.batches = utils.move_to_cuda(batches) if self._is_on_gpu else batches
 
     def seconds(self, turn: int) -> float:
-        """What translating takes; the first turn warms up."""
+        """Seconds that translating takes; the first turn warms up."""
         begin = time.perf_counter()
-        # On a GPU each batch may be the first of a kernel, which is then compiled
+        # On a GPU each batch may be the first to use a kernel, which is then compiled
         batches = self.batches if turn or self._is_on_gpu else self.batches[:1]
         with torch.no_grad():
             for batch in batches:
@@ -73,7 +73,7 @@ class Translator:
 def rows_of(
     translators: dict[str, Translator], times: dict[str, list[float]]
 ) -> list[dict[str, Any]]:
-    """What the table has of each model, after some repeats; ratios are to the first."""
+    """The table's row for each model, after some repeats; ratios are to the first model."""
     first = next(iter(times.values()))
     rows = []
     for name, own in times.items():
@@ -117,7 +117,7 @@ def built_models(options: argparse.Namespace) -> dict[str, Translator]:
 
 
 def loaded_models(options: argparse.Namespace) -> dict[str, Translator]:
-    """The checkpoints, and the first sentences of the test set."""
+    """The models of the checkpoints, with the first sentences of the test set."""
     models = {}
     for path in options.path:
         [model], _, task = checkpoint_utils.load_model_ensemble_and_task(
@@ -133,7 +133,7 @@ def loaded_models(options: argparse.Namespace) -> dict[str, Translator]:
 
 
 def parser(doc: str | None, file: str | None, sizes: Sequence[str]) -> argparse.ArgumentParser:
-    """What this and generation.py can be told."""
+    """A parser of the options that this and generation.py share."""
     own = arguments(doc, file)
     own.add_argument("--size", choices=sizes, default=sizes[0], help="of its own models")
     own.add_argument("--device", default="cpu", type=device)

@@ -1,13 +1,13 @@
-"""What mappings with structure cost, forward and backward, against what else could be taken.
+"""Times structured mappings, forward and backward, against their alternatives.
 
     OMP_NUM_THREADS=1 python scripts/benchmarks/structured.py       # one thread
     python scripts/benchmarks/structured.py --shapes 4096x8 256x1024   # rows x keys
     python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
     python scripts/benchmarks/structured.py --device cuda           # torch's operations, on a GPU
 
-Peers: the same mappings on torch's own operations, and softmax. All take turns in every repeat;
-the table has medians in milliseconds, nanoseconds a key for both, and times as multiples of this
-package's fusedmax. Scores are normal with a standard deviation of --spread.
+Peers: the same mappings on torch's operations, and softmax. All take turns in every repeat. The
+table has medians in milliseconds, nanoseconds a key for both passes together, and times as
+multiples of this package's fusedmax. Scores are normal with a standard deviation of --spread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fairseq_entmax import kernels
 from fairseq_entmax.mappings import fusedmax, oscarmax, sparsemax, sq_pnorm_max
 
 SHAPES = [(30720, 30), (8192, 128)]  # 1024 x 30 x 30 and 64 x 128 x 128
-# What takes seconds is timed no more often
+# Mappings that take longer than this in all are timed no more often
 SLOW_SECONDS, SLOW_REPEATS = 0.5, 2
 COLUMNS = {
     "mapping": ("mapping", ""),
@@ -40,7 +40,7 @@ Run = Callable[[Tensor], Tensor]
 
 
 def contenders(options: argparse.Namespace) -> dict[str, Run]:
-    """Name to what is timed; the first is what others are compared with."""
+    """From names to mappings; the others are compared with the first."""
     mappings: dict[str, Run] = {
         "fusedmax": lambda scores: fusedmax(scores, options.tv),
         "oscarmax": lambda scores: oscarmax(scores, options.oscar),
@@ -113,7 +113,7 @@ def main() -> None:
         rows = measure(runs, shape, options)
         results += rows
         print(f"\n{shape[0]}x{shape[1]}\n{common.table(rows, COLUMNS)}", flush=True)
-        # After each, so that a run that is stopped has written what it has
+        # After each shape, so that a run that is stopped has written its results
         common.write_json(options.json, settings, results=results)
 
 

@@ -1,4 +1,4 @@
-"""Tasks, models and binarised data of random words, for what is timed at sizes of choice."""
+"""Tasks, models and binarised data of random words, for timings at chosen sizes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_entmax.models  # noqa: F401
 
-# The size of the dictionary of transformer_iwslt_de_en's data is about that
+# About the size of the dictionary of transformer_iwslt_de_en's data
 WORDS = 8000
 
 
 def lengths_of(text: str) -> tuple[int, int]:
-    """Words of a source and of a target, from such as ``400x100``."""
+    """Words in a source and in a target, from a text such as ``400x100``."""
     try:
         source, target = map(int, text.split("x"))
     except ValueError:
@@ -30,7 +30,7 @@ def lengths_of(text: str) -> tuple[int, int]:
 
 
 def task_of(words: int = WORDS) -> Any:
-    """A task of translation whose dictionary has so many words."""
+    """A translation task with a dictionary of `words` words."""
     dictionary = Dictionary()
     for number in range(words - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
@@ -39,7 +39,7 @@ def task_of(words: int = WORDS) -> Any:
 
 
 def build(arch: str, task: Any, size: dict[str, Any], **options: Any) -> Any:
-    """A model whose encoder and decoder have these sizes, always from the same seed."""
+    """A model whose encoder and decoder have these sizes, always with the same seed."""
     sides = {f"{side}_{key}": size[key] for side in ("encoder", "decoder") for key in size}
     args = Namespace(arch=arch, share_all_embeddings=True, **sides, **options)
     ARCH_CONFIG_REGISTRY[arch](args)

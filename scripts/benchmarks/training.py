@@ -1,21 +1,21 @@
-"""How fast models train: stock fairseq, and each mapping here, side by side in one process.
+"""Times training by stock fairseq and with each mapping of this package, in one process.
 
     python scripts/benchmarks/training.py quickstart/data-bin              # the quickstart's model
     python scripts/benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
     python scripts/benchmarks/training.py random:400x100 --model iwslt_de_en --max-tokens 4000
 
-DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. random:400x100 makes some of
-random words, with 400 in each source and 100 in each target. The contenders are
-fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here, or what ``--mapping`` names,
-such as ``--mapping fusedmax --mapping "softmax --cross-attn-mapping fusedmax"``; and what a user
-would write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head.
-Each is a fairseq Trainer of its own; they take turns, each on the same batches, several rounds.
-The table has medians over the rounds of target tokens per second, ratios to stock fairseq in the
-same round, on a GPU the peak of memory on top of weights and optimizer state, and of a model whose
-mapping is sparse how many keys a query of the last batch gives a weight, on average, in the encoder,
-in the decoder and from the decoder to the encoder. The scores of a model that is not trained hardly
-differ, and its weights are then hardly sparse; --query-scale multiplies the queries of all contenders,
-so that scores spread as in a trained one. Options that it does not know go to fairseq-train.
+DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. random:400x100 makes data of
+random words, with 400 in each source and 100 in each target. The contenders are fairseq's own
+``transformer``; softmax, 1.5-entmax and alpha-entmax of this package, or the mappings of ``--mapping``,
+such as ``--mapping fusedmax --mapping "softmax --cross-attn-mapping fusedmax"``; and what a user would
+write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head. Each
+has its own fairseq Trainer. They take turns on the same batches for several rounds. The table has
+medians over the rounds of target tokens per second, ratios to stock fairseq in the same round, on a
+GPU the peak of memory on top of weights and optimizer state, and for sparse mappings the mean number
+of keys with a weight for a query of the last batch, in the encoder, in the decoder and from the decoder
+to the encoder. The scores of an untrained model hardly differ, so its weights are hardly sparse;
+--query-scale multiplies the queries of all contenders, so that scores spread as in a trained model.
+Unknown options go to fairseq-train.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.mappings import Mapping
 
 ROOT = Path(__file__).parents[2]
-# Model options, and the arch of fairseq whose counterpart here has entmax_ in front
+# fairseq's architecture, whose counterpart here has entmax_ in front, and model options
 QUICKSTART = (
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --decoder-embed-dim 128 "
     "--encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 --encoder-attention-heads 4 "
@@ -58,7 +58,7 @@ MODELS = {
     "quickstart": ("transformer", QUICKSTART),
     "iwslt_de_en": ("transformer_iwslt_de_en", "--dropout 0.3 --share-decoder-input-output-embed"),
     "wmt_en_de": ("transformer_wmt_en_de", "--dropout 0.1 --share-decoder-input-output-embed"),
-    # DATA of fairseq-preprocess --only-source; with --max-tokens 2048, two samples a batch
+    # For data of fairseq-preprocess --only-source; with --max-tokens 2048, two samples a batch
     "language_model": (
         "transformer_lm_gpt",
         "--task language_modeling --tokens-per-sample 1024 --decoder-layers 4 "
@@ -78,7 +78,7 @@ SETTINGS = (
 
 
 class Bisection(Mapping):
-    """The mapping of a user who takes the package entmax as it is."""
+    """The mapping of a user of the package entmax."""
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -92,14 +92,14 @@ class Bisection(Mapping):
 
 
 def use_bisection(model: nn.Module) -> None:
-    """Put ``entmax_bisect`` into every attention."""
+    """Use ``entmax_bisect`` in every attention."""
     for module in model.modules():
         if isinstance(module, MultiheadAttention):
             module.mapping = Bisection(module.num_heads)
 
 
 def spread(model: nn.Module, factor: float) -> None:
-    """Multiply the scores of every attention, of fairseq's or ours."""
+    """Multiply the scores of every attention, fairseq's or ours."""
     for module in model.modules():
         if isinstance(module, FairseqMultiheadAttention):
             for parameter in module.q_proj.parameters():
@@ -107,7 +107,7 @@ def spread(model: nn.Module, factor: float) -> None:
 
 
 def keys_with_weight(trainer: Trainer, sample: Any) -> dict[str, float]:
-    """Keys that a query gives a weight in a batch, on average, for each kind of attention."""
+    """The mean number of keys with a weight for a query of a batch, by kind of attention."""
     numbers: dict[str, list[Tensor]] = {}
     prepared, _ = trainer._prepare_sample(sample)
 
@@ -129,7 +129,7 @@ def keys_with_weight(trainer: Trainer, sample: Any) -> dict[str, float]:
 
 
 def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str) -> Trainer:
-    """A Trainer for one contender, as ``fairseq-train`` makes it."""
+    """The Trainer of one contender, as ``fairseq-train`` makes it."""
     arch, model_options = MODELS[options.model]
     words = [options.data, "--user-dir", str(ROOT / "fairseq_entmax")]
     if name == STOCK:
@@ -142,7 +142,7 @@ def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str
     words += ["--fp16"] if options.fp16 else []
     parser = fairseq_options.get_training_parser()
     config = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
-    config.common.bf16 = options.bf16  # with the option fairseq looks for a TPU
+    config.common.bf16 = options.bf16  # given the option, fairseq would look for a TPU
     torch.manual_seed(1)
     task = tasks.setup_task(config.task)
     model = task.build_model(config.model)
@@ -160,7 +160,7 @@ def batches(trainer: Trainer, number: int) -> list[Any]:
 
 
 def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
-    """Seconds for one update on each sample, and by how many bytes a GPU's memory grew at most."""
+    """Seconds for one update on each sample, and the peak growth of a GPU's memory in bytes."""
     before = 0
     if trainer.cuda:
         trainer.zero_grad()
@@ -178,12 +178,12 @@ def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
 
 
 def kernel(device: str) -> str:
-    """Which kernel alpha-entmax runs on there."""
+    """The name of the kernel that alpha-entmax uses on a device."""
     return kernels.backend_for(torch.zeros(1, 1, device=device), 0.5).__name__
 
 
 def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]:
-    """What the table has of each contender, after some rounds."""
+    """The table's row for each contender, after some rounds."""
     speeds = {name: [speed for speed, _ in pairs] for name, pairs in results.items()}
     return [
         {
@@ -200,7 +200,7 @@ def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]
 def measure(
     options: argparse.Namespace, rest: list[str], folder: str, write: Callable[..., None]
 ) -> list[dict[str, Any]]:
-    """The rows of the table; what there is of them is written after each round."""
+    """The rows of the table; the rows so far are written after each round."""
     names = [STOCK, *(options.mapping or MAPPINGS), *([] if options.no_bisect else [BISECT])]
     trainers = {name: trainer(name, options, rest, folder) for name in names}
     needed = options.rounds * options.updates
@@ -208,7 +208,7 @@ def measure(
     if len(samples) < needed:
         raise SystemExit(f"{options.data} has {len(samples)} batches, and {needed} are needed")
     parts = [samples[at : at + options.updates] for at in range(0, needed, options.updates)]
-    # On a GPU each size of a batch may be the first of a kernel, which is then compiled
+    # On a GPU each batch size may be the first to use a kernel, which is then compiled
     warm_up = samples if options.cuda else parts[0]
     for one in trainers.values():
         one.begin_epoch(1)
@@ -251,7 +251,7 @@ def main() -> None:
     if not is_random and not Path(options.data).is_dir():
         parser.error(f"DATA got {options.data!r}: there is no such folder")
     for dtype in HALVES:
-        # On a CPU fairseq has no optimizer for the one, and takes the other for a TPU's
+        # On a CPU, fairseq has no optimizer for fp16, and takes bf16 for that of a TPU
         if getattr(options, dtype) and not options.cuda:
             parser.error(f"--{dtype} needs --cuda")
     torch.set_num_threads(options.threads)

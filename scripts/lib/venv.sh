@@ -1,4 +1,4 @@
-# The virtual environment of the project. Source it after examples/lib/common.sh.
+# Makes the virtual environment of the project. Source this after examples/lib/common.sh.
 #
 # shellcheck shell=bash
 
@@ -22,7 +22,7 @@ require_python() {
 }
 
 # drop_half_installed DIR: pip writes a package's INSTALLER file after its modules and
-# commands. Killed before, it leaves a package that looks installed to the next pip.
+# commands. If killed before that, it leaves a package that looks installed to the next pip.
 drop_half_installed() {
     local folder package
     if [[ ! -e $1/.fairseq-entmax-venv ]]; then return; fi # somebody else's: not ours to repair
@@ -39,8 +39,8 @@ has_nvidia_gpu() {
     [[ -e /dev/nvidia0 ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU'
 }
 
-# torch_build: prints which build of torch is for this machine, cpu or cuda. What the package
-# index has for Linux is the one with CUDA; elsewhere there is one alone, for which it prints cuda.
+# torch_build: prints which build of torch suits this machine, cpu or cuda. The package index has
+# the one with CUDA for Linux; other systems have only one build, for which this prints cuda.
 torch_build() {
     case ${TORCH_BUILD:-} in
     '') if [[ $(uname -s) != Linux ]] || has_nvidia_gpu; then echo cuda; else echo cpu; fi ;;
@@ -49,16 +49,16 @@ torch_build() {
     esac
 }
 
-# torch_version ROOT: the one that is tested
+# torch_version ROOT: the version that is tested
 torch_version() { sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt"; }
 
-# present_torch DIR: its version there, such as 2.13.0+cpu; nothing where there is none
+# present_torch DIR: the installed version of torch, such as 2.13.0+cpu; nothing if there is none
 present_torch() {
     "$1/bin/python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true
 }
 
-# install_torch ROOT DIR BUILD: on Linux the build of torch for this machine, where pip
-# would take another. A build with CUDA that is there is kept on a machine without a GPU.
+# install_torch ROOT DIR BUILD: on Linux, installs the build of torch for this machine, where pip
+# would take another. A machine without a GPU keeps a build with CUDA that is installed.
 install_torch() {
     local python=$2/bin/python version present why
     [[ $(uname -s) == Linux ]] || return 0
@@ -67,7 +67,7 @@ install_torch() {
     if [[ $3 == cuda ]]; then
         if [[ $present != *+cpu && ${present%%+*} == "$version" ]]; then return; fi
         say "install: torch $version with CUDA, some 3 GB to download"
-        # === takes no build for CPUs, which == would
+        # Unlike ==, === takes no build for CPUs
         "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
             die "pip could not install torch: its message is above; run again to go on"
     elif [[ ${present%%+*} != "$version" ]]; then
@@ -80,8 +80,8 @@ install_torch() {
     fi
 }
 
-# compile_fairseq ROOT DIR: where fairseq comes as source text (see the extra in setup.py). pip
-# would install another torch to compile it with.
+# compile_fairseq ROOT DIR: for machines on which fairseq comes as source (see the extra in setup.py).
+# pip alone would install another torch to compile it with.
 compile_fairseq() {
     local python=$2/bin/python
     if "$python" -c 'from importlib.metadata import version; version("fairseq-fixed")' 2>/dev/null; then return; fi
@@ -93,7 +93,7 @@ compile_fairseq() {
         die "pip could not install fairseq: its message is above; run again to go on"
 }
 
-# has_fairseq_wheel DIR: whether its Python is one of those that setup.py asks for a wheel on
+# has_fairseq_wheel DIR: whether its Python is one for which setup.py requires a wheel of fairseq
 has_fairseq_wheel() {
     case "$(uname -s -m) $("$1/bin/python" -c "$PRINT_VERSION")" in
     'Linux x86_64 3.11' | 'Linux x86_64 3.12') return 0 ;;
@@ -101,7 +101,7 @@ has_fairseq_wheel() {
     esac
 }
 
-# install_project ROOT DIR EXTRAS BUILD: into the virtual environment DIR, then proves it.
+# install_project ROOT DIR EXTRAS BUILD: installs into the virtual environment DIR, then checks it.
 install_project() {
     local root=$1 python=$2/bin/python extras=$3
     drop_half_installed "$2"
@@ -118,8 +118,8 @@ install_project() {
     fi
 }
 
-# make_venv DIR: by $PYTHON, unless DIR is a virtual environment already. One that was
-# interrupted while it was made is made anew; one that somebody else made is left alone.
+# make_venv DIR: makes it with $PYTHON, unless DIR is a virtual environment already. One whose
+# making was interrupted is made again; one that somebody else made is left alone.
 make_venv() {
     local dir=$1 base=${PYTHON:-python3} ours=$1/.fairseq-entmax-venv
     if [[ -e $ours ]]; then
@@ -134,7 +134,7 @@ make_venv() {
     write_whole "$ours" echo made
 }
 
-# require_venv_python DIR: fails when its Python is broken, or not the one asked for.
+# require_venv_python DIR: fails if its Python is broken, or not the one asked for.
 require_venv_python() {
     local version wanted
     version=$("$1/bin/python" -c "$PRINT_VERSION" 2>/dev/null) ||
@@ -145,11 +145,10 @@ require_venv_python() {
     require_python "$1/bin/python"
 }
 
-# ensure_venv DIR EXTRAS: the virtual environment DIR, made by $PYTHON (default python3)
-# where it is missing, has the project installed, editable, with the extras named
-# ("fairseq", "fairseq,dev"). Skipped when the stamp in DIR says that it was done for
-# the same setup.py, constraints.txt, Python version, build of torch and extras. Two at once
-# take turns.
+# ensure_venv DIR EXTRAS: makes the virtual environment DIR with $PYTHON (default python3) if it
+# is missing, and installs the project, editable, with the named extras ("fairseq",
+# "fairseq,dev"). Skipped if the stamp in DIR says that this was done for the same setup.py,
+# constraints.txt, Python version, build of torch and extras. Concurrent calls take turns.
 ensure_venv() {
     local dir=$1 extras=$2 root build
     build=$(torch_build)
@@ -177,7 +176,7 @@ ensure_venv() {
     )
 }
 
-# is_begun_or_empty DIR: nothing of anybody else's is in it.
+# is_begun_or_empty DIR: whether it is empty or was begun by ensure_venv
 is_begun_or_empty() {
     [[ -d $1 ]] || return 1
     [[ -e $1/.fairseq-entmax-lock || -z $(ls -A "$1") ]]
