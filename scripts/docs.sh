@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documentation site, site/index.html, and checks the links between its pages.
+# Makes the site of the documentation, site/index.html, and checks the links between its pages.
 #
 #   scripts/docs.sh [--help]
 #
