@@ -1,4 +1,4 @@
-"""The written form of an analysis: ``analysis.json``, as ``analysis.schema.json`` describes it."""
+"""The written form of an analysis: ``analysis.json``, which ``analysis.schema.json`` describes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMAT = "fairseq-entmax-analysis"
 VERSION = 2
 FILE_NAME = "analysis.json"
 
-# What numbers are rounded to; more would be noise of float32
+# Significant digits of numbers; more would be float32 noise
 DIGITS = 6
 
 
@@ -30,7 +30,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def validate(analysis: Any, name: str) -> None:
-    """Check a document against the schema."""
+    """Check a document against the schema, and set fields to null that this release adds."""
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:
@@ -55,7 +55,7 @@ def validate(analysis: Any, name: str) -> None:
 
 
 def _described(analysis: dict[str, Any]) -> list[Number]:
-    """The numbers of a document that may be damaged; none where they are."""
+    """Return the numbers that a document declares; none if they are damaged."""
     try:
         numbers = declared(analysis)
     except (KeyError, TypeError):
@@ -64,7 +64,7 @@ def _described(analysis: dict[str, Any]) -> list[Number]:
 
 
 def check_output(folder: str | None, overwrite: bool) -> None:
-    """Refuse, before any work, to write where an analysis is or where nothing can be written."""
+    """Refuse, before any work, a folder that has an analysis already or cannot be written to."""
     if not folder:
         raise ValueError("give --output DIR, where the results go")
     path = Path(folder)
@@ -90,7 +90,7 @@ def write(analysis: dict[str, Any], folder: str) -> str:
 
 
 def rounded(value: Any, digits: int = DIGITS) -> Any:
-    """Nested data with every number rounded to so many significant digits."""
+    """Return nested data with every float rounded to ``digits`` significant digits."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Writes ``analysis.schema.json`` anew, with the fields of the measures that there are."""
+"""Rewrites ``analysis.schema.json`` with the fields of all registered measures."""
 
 from fairseq_entmax.analysis.document.schema import SCHEMA, as_text, schema
 

@@ -1,4 +1,4 @@
-"""The entries of ``analysis.json`` on the attention maps of chosen sentences."""
+"""Entries of ``analysis.json`` with the attention maps of chosen sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def maps_of(
     task: Any,
     is_generated: bool = False,
 ) -> list[dict[str, Any]]:
-    """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
+    """Return the attention maps of sentences, in the order given, for ``analysis.json``."""
     data_type = type_of_task(task)
     device = next(models[0].model.parameters()).device
     groups = [group_kinds(loaded.model) for loaded in models]
@@ -47,7 +47,7 @@ def maps_of(
 
 
 def group_kinds(model: Any) -> dict[tuple[str, int], list[str | None]]:
-    """(attention, layer) to the groups of equal weight that each head's mapping makes, if any does."""
+    """Map (attention, layer) to the kind of equal-weight groups of each head, if any makes some."""
     kinds = {}
     for attention, layer, module in attention_modules(model):
         if module.mapping is not None:

@@ -1,7 +1,7 @@
 """Attention maps of chosen sentences, in a compact form that keeps zeros exact.
 
-Weights of maps are rounded, to float16 and in a page to a byte, and different ones become equal.
-So a head whose mapping makes groups of equal weight has them by number, beside its weights."""
+Weights of maps are rounded, to float16 and in a page to a byte, so different ones may become equal.
+If a head's mapping makes groups of equal weight, the groups are therefore stored as numbers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.measures.equal_weights import RUNS, equal_to_left, in_group
 
-# Groups of a row that have a number: what a byte tells apart
+# How many groups of a row get a number: as many as fit into a byte
 MOST = 255
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
 
 
 def encode_weights(weights: Tensor) -> str:
-    """Write weights as float16: zero stays zero, and what is above zero stays above."""
+    """Encode weights as float16; zero stays zero, and weights above zero stay above."""
     exact = weights.detach().float().cpu().numpy()
     half = exact.astype("<f2")
     half[(half == 0) & (exact > 0)] = _SMALLEST
@@ -31,12 +31,12 @@ def encode_weights(weights: Tensor) -> str:
 
 
 def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
-    """The weights ``(heads, queries, keys)`` float16 of one layer in ``maps`` of the document."""
+    """Decode weights ``(heads, queries, keys)`` float16 of a layer in the document's ``maps``."""
     return _unpacked(entry, "weights", "<f2")
 
 
 def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
-    """As :func:`decoded`, for notebooks: ``(heads, queries, keys)`` float32."""
+    """The same as :func:`decoded`, for notebooks: ``(heads, queries, keys)`` float32."""
     return torch.from_numpy(decoded(entry).astype("<f4"))
 
 
@@ -44,7 +44,7 @@ def sentence_maps(
     attention: Dictionary[str, Dictionary[int, Tensor]],
     kinds: Dictionary[tuple[str, int], Sequence[str | None]] | None = None,
 ) -> list[dict[str, Any]]:
-    """The weights ``(1, heads, queries, keys)`` of every head on one sentence, as maps."""
+    """Return maps of the weights ``(1, heads, queries, keys)`` of every head on one sentence."""
     entries = []
     for name, layers in attention.items():
         for layer, weights in sorted(layers.items()):
@@ -62,10 +62,10 @@ def sentence_maps(
 
 
 def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
-    """The group that each key is in, of weights ``(heads, queries, keys)``: uint8 of that shape.
+    """Return the group of each key, for weights ``(heads, queries, keys)``: uint8 of that shape.
 
-    0 for a key with a weight of its own, or of zero, else the number of its group in the row, from
-    1: of runs from the left, of clusters from the heaviest. Those beyond the first 255 are 0."""
+    It is 0 for a key in no group, else the group's number in the row, from 1. Runs are numbered
+    from the left, clusters from the heaviest. Groups beyond the first 255 are 0."""
     groups = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
     for head, kind in enumerate(kinds):
         if kind == RUNS:
@@ -77,7 +77,7 @@ def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
 
 
 def _numbered(rows: Tensor) -> Tensor:
-    """Runs of two or more, by number."""
+    """Number the runs of two keys or more."""
     equal = equal_to_left(rows)
     is_member = in_group(equal)
     numbers = (is_member & ~equal).cumsum(dim=-1)
@@ -85,12 +85,12 @@ def _numbered(rows: Tensor) -> Tensor:
 
 
 def encode_groups(groups: Tensor) -> str:
-    """Write the numbers of groups as text: a byte each, compressed by zlib, in base64."""
+    """Encode the numbers of groups as text: a byte each, compressed by zlib, in base64."""
     return _packed(groups.cpu().numpy())
 
 
 def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
-    """:func:`numbered_groups` of one layer in ``maps`` of the document, or None."""
+    """Decode :func:`numbered_groups` of a layer in the document's ``maps``; None if it has none."""
     return _unpacked(entry, "groups", "u1") if entry.get("groups") is not None else None
 
 
@@ -99,7 +99,7 @@ def _packed(numbers: numpy.ndarray) -> str:
 
 
 def _unpacked(entry: Dictionary[str, Any], name: str, dtype: str) -> numpy.ndarray:
-    """The numbers of an entry's shape."""
+    """Decode numbers, in the entry's shape."""
     try:
         data = zlib.decompress(base64.b64decode(entry[name], validate=True))
         return numpy.frombuffer(data, dtype=dtype).reshape(entry["shape"])

@@ -1,4 +1,4 @@
-"""The entries of ``analysis.json`` on one model."""
+"""The entry of ``analysis.json`` for one model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def model_entry(
     importance: dict[str, Shares],
     generated: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """One of ``models``."""
+    """Return one entry of ``models``."""
     loaded = collector.loaded
     copy = loaded.model.attention_options.copy
     layers = []
@@ -68,7 +68,7 @@ def _known(number: Any) -> float | None:
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[Line]]:
-    """The records of training beside the checkpoint, by name, thinned; wrong ones with a warning."""
+    """Return training records beside the checkpoint, by name, thinned; warn of unusable ones."""
     modules = (module for _, _, module in attention_modules(loaded.model))
     names = (name for one in modules if one.mapping for name in one.mapping.head_values())
     records = {name: _record(loaded, name) for name in dict.fromkeys(names)}
@@ -98,7 +98,7 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
 
 
 def _present(loaded: LoadedModel, name: str) -> dict[str, dict[str, list[float | None]]]:
-    """What the heads that learn such a value, or rise to it, have in the model, as records have it."""
+    """Return the model's values of one name that change in training, in the form of a record."""
     found: dict[str, dict[str, list[float | None]]] = {}
     for attention, layer, module in attention_modules(loaded.model):
         if module.mapping is not None and name in module.mapping.changing:

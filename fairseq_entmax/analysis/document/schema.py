@@ -1,7 +1,7 @@
-"""The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
+"""The JSON Schema of ``analysis.json``: a frame that is filled in with the fields of measures.
 
-``analysis.schema.json`` ships with the measures filled in; after one of them changed, this writes
-it anew: ``python -m fairseq_entmax.analysis.document``."""
+``analysis.schema.json`` ships with the measures filled in. Rewrite it after a measure changed:
+``python -m fairseq_entmax.analysis.document``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRAME = {
     "layer": ("attention", "layer", "mapping", "heads"),
     "settings": ("measures",),
 }
-# What is no measure's and may be left out
+# Optional keys that belong to no measure
 _OPTIONAL = {"layer": ("copy_heads",), "head": ("standard_errors",)}
 _KINDS: dict[type, JsonSchema] = {
     int: {"$ref": "#/$defs/count"},
@@ -31,7 +31,7 @@ _KINDS: dict[type, JsonSchema] = {
 
 
 def schema(declared: Collection[Number] | None = None) -> JsonSchema:
-    """The JSON Schema of ``analysis.json``."""
+    """Return the schema; fields of measures that a document has not ``declared`` are optional."""
     document: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
     required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
@@ -58,7 +58,7 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
 
 
 def fill(analysis: dict[str, Any]) -> None:
-    """Put null into a document for measures that it knows nothing of."""
+    """Set a document's missing fields of measures to null."""
     layers = [layer for model in analysis["models"] for layer in model["attentions"]]
     for measure in measures():
         fields, of_layer = measure.fields(), measure.layer_fields()
@@ -69,7 +69,7 @@ def fill(analysis: dict[str, Any]) -> None:
 
 
 def as_text(value: Any, indent: int = 0) -> str:
-    """JSON, with what is short, or has no objects in it, on one line."""
+    """Format JSON, with values that are short or contain no objects on one line."""
     text = json.dumps(value, ensure_ascii=False)
     is_leaf = not isinstance(value, dict | list) or "{" not in text[1:]
     if is_leaf or indent + len(text) <= WIDTH:

@@ -1,4 +1,4 @@
-"""An analysis as a table of text: a line for each attention of each model."""
+"""An analysis as a text table, with one line for each attention of each model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_entmax.text_table import text_table
 
 
 def as_table(analysis: Dictionary[str, Any]) -> str:
-    """The table."""
+    """Return the table, with the lines before it and notes on missing records after it."""
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
     is_generated = analysis.get("of") == GENERATED
@@ -26,7 +26,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
     rows = [["model", *losses, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
         nats = model["loss"]
-        # In bits as fairseq logs ``nll_loss``
+        # In bits, as fairseq logs ``nll_loss``
         bits = None if nats is None else nats / math.log(2)
         first = [model["name"], _text(nats), _text(bits)]
         for attention in ATTENTIONS:
@@ -55,14 +55,14 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
 
 
 def missing_records(model: Dictionary[str, Any]) -> list[str]:
-    """The values that heads of a model learned, and of which its entry has no course."""
+    """Return the values that a model's heads learned but of which its entry has no record."""
     layers = [layer for layer in model["attentions"] if layer["heads"]]
     learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
     return [name for name in learned if name not in model["records"]]
 
 
 def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """What is to be known of the text, of the losses, and how often an encoder alone is right."""
+    """Yield lines on generated text, on targets without a probability, and on accuracy."""
     is_generated = analysis.get("of") == GENERATED
     if is_generated:
         yield f"attention on text that each model generated: {search_text(analysis['search'])}"
@@ -84,7 +84,7 @@ def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
 
 
 def search_text(search: Dictionary[str, Any]) -> str:
-    """The search of a document in words: its options with their values, those that say something."""
+    """Describe a document's search in words: options with their values, without empty ones."""
     named = {name.replace("_", "-"): value for name, value in search.items() if value}
     return ", ".join(name if value is True else f"{name} {value}" for name, value in named.items())
 

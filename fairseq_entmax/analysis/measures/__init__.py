@@ -1,6 +1,6 @@
-"""The measures of heads, each in a file of its own, and where they are registered.
+"""The measures of heads, and their registry.
 
-Light: help and wrong options are told without torch."""
+Importing this does not import torch, so that help and errors in options come fast."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _RESERVED = {"head", "heads", "attention", "layer", "mapping"}
 
 
 def register_measure(measure: Measure) -> None:
-    """Make a measure one of those that ``analyze`` makes, writes and describes.
+    """Register a measure, so that ``analyze`` computes, writes and describes it.
 
     Args:
-        measure: its name, its fields and the names of its numbers are no other's.
+        measure: its name, its fields and the names of its numbers must not be another measure's.
 
     Raises:
-        ValueError: one of them is, or its name is no word of letters, digits and ``_``.
+        ValueError: one of them is, or the name is not letters, digits and ``_`` after a letter.
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", measure.name):
         raise ValueError(f"a measure is called {measure.name!r}: use letters, digits and _")
@@ -58,26 +58,26 @@ def register_measure(measure: Measure) -> None:
 
 
 def measures() -> list[Measure]:
-    """All of them, in the order in which the report has their columns."""
+    """Return all measures, in the order of their columns in the report."""
     return list(_MEASURES.values())
 
 
 def importance_measures() -> list[ImportanceMeasure]:
-    """Those of them that take passes of their own."""
+    """Return the measures that need passes of their own."""
     return [measure for measure in measures() if isinstance(measure, ImportanceMeasure)]
 
 
 def optional_names() -> tuple[str, ...]:
-    """Those that ``--measures`` chooses from."""
+    """Return the names that ``--measures`` chooses from."""
     return tuple(measure.name for measure in measures() if measure.is_optional)
 
 
 def numbers_of(analysis: dict[str, Any]) -> list[Number]:
-    """What there is to show of an analysis that was made here; those that stand alone first."""
+    """Return the numbers to show of a new analysis; those that stand alone come first."""
     taken = {number.name for measure in measures() for number in measure.numbers}
     shown = [number for measure in measures() for number in measure.shown(analysis)]
     for place, number in enumerate(shown):
-        # A mapping may call its values what it likes
+        # A mapping may give its values any name
         if number.place[0] == "values" and number.name in taken:
             shown[place] = replace(number, name=f"mapping-{number.name}")
     return sorted(shown, key=lambda number: bool(number.group))

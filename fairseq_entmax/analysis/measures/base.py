@@ -1,6 +1,6 @@
-"""What a measure is: how it is called, worked out, written and shown, all in one object.
+"""What a measure is: one object that names, computes, writes and shows something of each head.
 
-Light: what names a measure is there without torch, which only the work itself imports."""
+Importing this does not import torch; only computing a measure does."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True)
 class Number:
-    """One number of a head: what tables and the report call it, and where it stands.
+    """One number of a head: how tables and the report name it, and where it is in a document.
 
     Attributes:
-        name: as ``--measure`` of the report has it.
+        name: as in ``--measure`` of the report.
         title: as the page shows it.
         meaning: one sentence without its full stop.
-        place: the keys that lead to it in a head of the analysis.
-        is_main: whether the page's list of heads has a column of it.
-        in_summary: whether the table that ``analyze`` prints has a column of its mean.
-        group: what it is one of many of, such as one for each offset; empty for those that
-            stand alone.
-        range: what the ends of the colours stand for; None takes the smallest and the largest.
-        of_layer: whether it stands in the layer, the same for all its heads.
-        largest: 1 for a share; None for any number from ``least`` on.
-        least: None for any number down to what there is.
+        place: the keys that lead to it in the entry of a head.
+        is_main: whether the page's list of heads has a column for it.
+        in_summary: whether the table that ``analyze`` prints has a column for its mean.
+        group: the group that it belongs to, such as one number for each offset; empty if it
+            stands alone.
+        range: the values at the ends of the colour scale; None: the smallest and largest value.
+        of_layer: whether it is in the layer's entry, the same for all its heads.
+        largest: its upper bound, 1 for a share; None without one.
+        least: its lower bound; None without one.
     """
 
     name: str
@@ -48,35 +48,35 @@ class Number:
     least: int | None = 0
 
     def of(self, head: Fields, layer: Fields) -> Any:
-        """What a head of an analysis has there, in its own entry or its layer's; or None."""
+        """Return its value in the entry of a head, or in its layer's; None if it is absent."""
         value: Any = layer if self.of_layer else head
         for key in self.place:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def as_json(self) -> Fields:
-        """As ``numbers`` of a document has it."""
+        """Return its form in ``numbers`` of a document."""
         ends = self.range and list(self.range)
         return {**asdict(self), "place": list(self.place), "range": ends}
 
 
 def declared(analysis: Dictionary[str, Any]) -> list[Number]:
-    """The numbers that a document says it has."""
+    """Return the numbers that a document declares."""
     return [Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]]
 
 
 class Measure:
-    """What is known of each head by one name. The document says what a subclass's docstring says.
+    """Something that is measured of each head. A subclass's docstring describes it in the schema.
 
     Attributes:
-        name: such as ``density``; also that of its field, where it has but one.
-        title, meaning, is_main, in_summary, is_of_layer, largest: of its :class:`Number`, where it
-            is of one alone.
-        source: the paper it follows, with the place in it; empty where there is none.
+        name: such as ``density``; also the name of its field, if it has only one.
+        title, meaning, is_main, in_summary, is_of_layer, largest, least: of its :class:`Number`, if
+            it has only one.
+        source: the paper that it follows, with the section or figure; empty if there is none.
         settings: constants that it depends on, for ``settings`` of the document.
-        is_optional: whether ``--measures`` has it, and can leave it out.
-        is_in_all: whether every document of the format's version has it, where it cannot be left
-            out; those of releases before a measure came do not.
+        is_optional: whether ``--measures`` lists it, and can leave it out.
+        is_in_all: whether, unless it is optional, every document of the format's version has it;
+            False if earlier releases of that version lack it.
     """
 
     name: ClassVar[str]
@@ -94,7 +94,7 @@ class Measure:
 
     @property
     def numbers(self) -> Sequence[Number]:
-        """What tables and the report show of it in any analysis."""
+        """The numbers that tables and the report show for any analysis."""
         if not self.title:
             return ()
         return (
@@ -112,22 +112,22 @@ class Measure:
         )
 
     def shown(self, analysis: Fields) -> Iterable[Number]:
-        """What there is to show of it in one analysis."""
+        """Return the numbers to show for one analysis."""
         return self.numbers
 
     def fields(self) -> dict[str, JsonSchema]:
-        """The fields of a head, each with its JSON Schema, which allows null.
+        """Return the fields of a head, each with its JSON Schema, which allows null.
 
-        Made from :attr:`numbers`: each stands in the field itself, or in an object of several.
-        A reader without this measure knows the fields that its numbers are in, and no others."""
+        They are made from :attr:`numbers`: a number is a field itself, or one key of an object.
+        A reader without this measure accepts only fields that its numbers are in."""
         return self._fields(of_layer=False)
 
     def layer_fields(self) -> dict[str, JsonSchema]:
-        """Likewise the fields of one attention of a layer."""
+        """Return the fields of one attention of a layer in the same way."""
         return self._fields(of_layer=True)
 
     def about(self) -> str:
-        """What the docstring says of it, and its source."""
+        """Return the docstring on one line, with the source."""
         return self._sourced(" ".join((self.__doc__ or "").split()))
 
     def _sourced(self, text: str) -> str:
@@ -151,28 +151,27 @@ class Measure:
         return fields
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
-        """The fields of each head of a ``MeasuredLayer``; None where it was not made."""
+        """Return the fields of each head of a ``MeasuredLayer``; None if it was not measured."""
         raise NotImplementedError
 
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
-        """The fields of one attention of a layer with those of its heads; what is not there is null."""
+        """Return fields of one attention of a layer, given those of its heads; others are null."""
         return {}
 
 
 class WeightMeasure(Measure):
-    """A measure of the weights of attention, summed up over the batches of one pass."""
+    """A measure of attention weights, summed over the batches of one pass."""
 
     is_optional = True
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        """Add a batch of one attention of one layer, to what this measure keeps of that."""
+        """Add a batch of one attention of one layer to this measure's sums for it."""
         raise NotImplementedError
 
     def result(self, sums: Sums, head: int) -> Fields:
-        """The fields of a head. Not called where nothing was added.
+        """Return the fields of a head. Not called if nothing was added.
 
-        Unless a measure says otherwise: the mean of the sum that has the name of the number's
-        place, its last key, for each of :attr:`numbers`."""
+        By default each of :attr:`numbers` is the mean of the sum with the last key of its place."""
         fields: Fields = {}
         for number in self.numbers:
             name, *inner = number.place
@@ -197,14 +196,14 @@ class WeightMeasure(Measure):
 
 
 class ImportanceMeasure(Measure):
-    """What a head matters to the model, as a share of its layer: by passes of their own.
+    """A head's importance to the model, as a share of its layer's, from passes of its own.
 
     Attributes:
-        sentences: for how many sentences, spread evenly, it is worked out at most where
-            ``--NAME-sentences`` does not say.
-        precision: the standard error of a head's share that is small enough: with it in all heads
-            there are no more sentences. None for as many sentences as said, whatever the error.
-        at_once: how many of them to a batch at most.
+        sentences: the largest number of sentences, evenly spread, on which it is computed without
+            ``--NAME-sentences``.
+        precision: the largest standard error of a head's share that is small enough. When no head
+            has a larger one, no more sentences are taken. None: take all, whatever the error.
+        at_once: the largest number of sentences in a batch.
     """
 
     is_optional = True
@@ -214,17 +213,17 @@ class ImportanceMeasure(Measure):
 
     @property
     def option(self) -> str:
-        """What parsed options, and the document's settings, call the number of sentences."""
+        """The name of the number of sentences in parsed options and the document's settings."""
         return f"{self.name}_sentences"
 
     def check(self, model: Any) -> None:
-        """Refuse a model that it cannot be worked out for, by a ValueError that says why."""
+        """Raise ValueError, with the reason, if it cannot be computed for a model."""
 
     def importance(self, model: Any, sample: Any) -> ByHead:
-        """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.
+        """Return attention to layer to ``(n, heads)``: each head's importance in ``n`` samples.
 
-        These are summed up, and their standard error is one over such things: let them be
-        sentences, which are chosen independently, and not tokens, which are not.
+        They are summed, and the standard error is computed over these samples. They should be
+        sentences, which are chosen independently, not tokens, which are not.
 
         Args:
             model: in evaluation mode.
@@ -242,7 +241,7 @@ class ImportanceMeasure(Measure):
 def number_schema(
     description: str, largest: float | None = 1, least: float | None = 0
 ) -> JsonSchema:
-    """A number in a range, or null. A share may be above 1 by what rounding adds."""
+    """Return the schema of a number in a range, or null. Rounding may lift a share above 1."""
     if (least, largest) == (0, 1):
         return {"$ref": "#/$defs/share_or_null", "description": description}
     ends = {"minimum": least, "maximum": largest}
@@ -251,7 +250,7 @@ def number_schema(
 
 
 def object_schema(description: str, properties: dict[str, JsonSchema]) -> JsonSchema:
-    """An object that has all of some properties and no other, or null."""
+    """Return the schema of an object with exactly these properties, or null."""
     shape = {"type": ["object", "null"], "additionalProperties": False}
     inner = {"required": list(properties), "properties": properties}
     return {**shape, "description": description, **inner}

@@ -1,4 +1,4 @@
-"""How surely a head looks at a single key."""
+"""How much weight a head puts on a single key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Confidence(WeightMeasure):
-    """The largest weight of each row on a key that is no end of a sentence."""
+    """The largest weight of each row on a key that is not an end of a sentence."""
 
     name, title = "confidence", "Confidence"
     meaning = (
@@ -29,16 +29,16 @@ class Confidence(WeightMeasure):
             ends = is_end.cumsum(dim=1)
         else:
             ends = is_end.sum(dim=1, keepdim=True)
-        # The first query of the decoder sees an end of a sentence alone
+        # The decoder's first query sees only an end of a sentence
         has_other = weights.queries.real & (weights.attendable > ends)
         sums.add_mean("confidence", _largest(weights.weights, keys.end), has_other)
 
 
 def _largest(weights: Tensor, left_out: Tensor) -> Tensor:
-    """The largest weight of each row on keys that are not left out, ``(batch, keys)`` bool."""
+    """Return the largest weight of each row, not on keys ``left_out``, ``(batch, keys)`` bool."""
     columns = left_out.any(dim=0).nonzero().flatten().tolist()
     last = left_out.size(1) - 1
     if last and columns in ([0], [last]) and bool(left_out[:, columns[0]].all()):
-        # All at one edge, as fairseq pads: a view does, without a copy
+        # All are at one edge, as fairseq pads: a view is enough, without a copy
         return weights[..., slice(1, None) if columns == [0] else slice(None, -1)].amax(dim=-1)
     return weights.masked_fill(left_out[:, None, None], 0.0).amax(dim=-1)

@@ -1,9 +1,9 @@
-"""Whether a head of cross-attention looks at the word that is being said.
+"""Whether a head of cross-attention looks at the source word that the decoder is writing.
 
-Words are tokens of the model, subwords such as it has them. A token of the target is in the
-source where the source's dictionary has the same symbol, and the sentence has it; special symbols,
-``<unk>`` among them, are no words. What was or is to be said is that of the text that the decoder
-was given: the reference, or what the model generated."""
+Words here are the model's tokens, mostly subwords. A target token is in the source if the source's
+dictionary has the same symbol and the source sentence contains it. Special symbols, such as
+``<unk>``, are not words. The words that are written are those of the text that the decoder is
+given: the reference, or what the model generated."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NEIGHBOURS = (-1, 1)
 
 
 class CopyAgreement(WeightMeasure):
-    """Over the steps that say a word of the source: whether the head looks at that word. In cross
-    alone; null where no word of the target is in the source."""
+    """Whether the head looks at the word that is being written, over the steps whose word is in the
+    source. Only in cross; null if no word of the target is in the source."""
 
     name = "copy_agreement"
     source = "after Baan et al. 2019, section 5.3"
@@ -55,7 +55,7 @@ class CopyAgreement(WeightMeasure):
     )
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """All of it; the first in tables of heads, too, where a model copies."""
+        """Yield all numbers; tables of heads have the first one if a model copies."""
         copies = any("copying" in model for model in analysis["models"])
         for place, number in enumerate(self.numbers):
             is_main = copies and place == 0
@@ -79,9 +79,9 @@ class CopyAgreement(WeightMeasure):
 
 
 class RelativePosition(WeightMeasure):
-    """The share of the queries whose largest weight is on a neighbour: in encoder-self the token
-    before or behind the query; in cross a source token that is the word said last, the one being
-    said or the one to be said next. null in decoder-self."""
+    """The share of queries whose largest weight is on a neighbour: in encoder-self, the token
+    before or after the query; in cross, a source token that is the last word written, the one being
+    written or the next one. null in decoder-self."""
 
     name, title = "relative_position", "Relative position"
     meaning = (

@@ -1,4 +1,4 @@
-"""How much of a sentence a head leaves out."""
+"""How much of a sentence a head attends to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BINS = 20
 
 
 class Density(WeightMeasure):
-    """The share of the attendable keys with a weight above zero, and sentences by it."""
+    """The share of attendable keys with a weight above zero, and its histogram over sentences."""
 
     name, title = "density", "Density"
     meaning = (
@@ -41,7 +41,7 @@ class Density(WeightMeasure):
         sums.add_mean("density", densities, real)
         total = densities.masked_fill(~real[:, None], 0).sum(dim=2, dtype=torch.float64)
         by_sentence = total / weights.queries.lengths.clamp(min=1)[:, None]
-        # Rounding must not put a mean of whole rows into the bin below
+        # Rounding must not move a mean on the edge of a bin into the bin below
         bins = (by_sentence * BINS + 1e-9).long().clamp(max=BINS - 1)
         sums.add("histogram", torch.nn.functional.one_hot(bins, BINS).sum(dim=0))
 

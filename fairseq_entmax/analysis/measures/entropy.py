@@ -7,7 +7,7 @@ from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 
 class Entropy(WeightMeasure):
-    """Shannon's entropy of each row, its mean over queries."""
+    """Shannon's entropy of each row, averaged over queries."""
 
     name, title = "entropy", "Entropy"
     meaning = "of the weights of a query, in nats; 0 where one key has all"
@@ -19,9 +19,9 @@ class Entropy(WeightMeasure):
 
 
 class Diversity(WeightMeasure):
-    """The divergence of a layer's heads, its mean over queries with two keys or more.
+    """The divergence between a layer's heads, averaged over queries with two keys or more.
 
-    Of one head alone there is none."""
+    A single head has none."""
 
     name, title = "diversity", "Diversity of the layer"
     meaning = (

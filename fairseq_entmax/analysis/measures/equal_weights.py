@@ -1,4 +1,4 @@
-"""Phrases and clusters: keys to which a query gives exactly the same weight."""
+"""Runs and clusters: keys to which a query gives exactly the same weight."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RUNS, CLUSTERS = "runs", "clusters"
-# What a mapping calls the strength that makes weights equal: of neighbours, or anywhere
+# A mapping's name for the strength that makes weights equal: of neighbours, or anywhere
 _MADE_BY = {"tv": RUNS, "oscar": CLUSTERS}
 
 
 def groups_made(values: Dictionary[str, float | None]) -> str | None:
-    """What groups of equal weight a head's mapping makes: runs, clusters or, None, neither.
+    """Return which groups of equal weight a head's mapping makes: runs, clusters or None.
 
-    By its values, since weights cannot say whether two are equal by chance. With a strength of
-    0 it makes none; a head without that strength has None, or NaN."""
+    Its values decide, since weights may be equal by chance. A strength of 0 makes no groups; a
+    head without the strength has None or NaN."""
     for name, kind in _MADE_BY.items():
         value = values.get(name)
         if value is not None and value > 0:
@@ -31,10 +31,10 @@ def groups_made(values: Dictionary[str, float | None]) -> str | None:
 
 
 class EqualWeights(WeightMeasure):
-    """Keys of a query with exactly the same weight above zero, in the precision the model has: runs
-    of neighbours, which a key of weight zero or a masked one parts, and clusters in any place. A key
-    with a weight of its own is a run, and a cluster, of one. Other mappings than those that make
-    weights equal, fusedmax and oscarmax, have groups of two by chance alone."""
+    """Keys of a query with exactly the same weight above zero, in the model's precision: runs of
+    neighbours, which end at masked keys and at keys of weight zero, and clusters of keys anywhere.
+    A key that shares its weight with no other is a run, and a cluster, of one. Only fusedmax and
+    oscarmax make weights equal; other mappings have groups of two or more by chance alone."""
 
     name = "equal_weights"
     source = "after Niculae and Blondel 2017, figure 1"
@@ -74,7 +74,7 @@ class EqualWeights(WeightMeasure):
     )
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """All of it; in tables of heads only what some head's mapping makes."""
+        """Yield all numbers; tables of heads have only those of groups that some mapping makes."""
         layers = (layer for model in analysis["models"] for layer in model["attentions"])
         made = {groups_made(head["values"]) for layer in layers for head in layer["heads"]}
         for number in self.numbers:
@@ -85,7 +85,7 @@ class EqualWeights(WeightMeasure):
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         rows, real, support = weights.weights.detach(), weights.queries.real, weights.support
         in_order = _ascending(rows)
-        # Most heads have no groups, and need no closer look; of others, those rows that have some
+        # Most heads have no groups, and need no closer look; of others, only rows with groups do
         is_tied = _tied(in_order, support)
         tied = (None, None) if is_tied is None else (rows[is_tied], in_order[is_tied])
         names = ("run_length", "run_weight"), ("cluster_size", "cluster_weight")
@@ -102,7 +102,7 @@ class EqualWeights(WeightMeasure):
 
 
 def equal_to_left(rows: Tensor) -> Tensor:
-    """Whether each key of ``(…, keys)`` has the weight of the key to its left, above zero."""
+    """Whether each key, ``(…, keys)``, has the same weight above zero as the key to its left."""
     equal = rows != 0
     equal[..., :1] = False
     equal[..., 1:] &= rows[..., 1:] == rows[..., :-1]
@@ -110,14 +110,14 @@ def equal_to_left(rows: Tensor) -> Tensor:
 
 
 def in_group(equal: Tensor) -> Tensor:
-    """Whether each key is one of two or more, by what :func:`equal_to_left` gives."""
+    """Whether each key is in a run of two or more, given the result of :func:`equal_to_left`."""
     member = equal.clone()
     member[..., :-1] |= equal[..., 1:]
     return member
 
 
 def _ascending(rows: Tensor) -> Tensor:
-    """Each row sorted: equal weights side by side."""
+    """Sort each row, so that equal weights are side by side."""
     import numpy
     import torch
 
@@ -127,7 +127,7 @@ def _ascending(rows: Tensor) -> Tensor:
 
 
 def _tied(in_order: Tensor, support: Tensor) -> Tensor | None:
-    """Whether a row has equal weights above zero, ``(batch, heads, queries)``; None: no row has."""
+    """Whether each row has equal weights above zero, ``(batch, heads, queries)``; None: no row."""
     equal = in_order[..., 1:] == in_order[..., :-1]
     of_zeros = (in_order.size(-1) - 1 - support).clamp(min=0)
     if equal.count_nonzero() == of_zeros.sum():

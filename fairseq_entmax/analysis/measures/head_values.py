@@ -1,4 +1,4 @@
-"""What attention itself says of its heads: the numbers of its mapping, and its gates."""
+"""What attention itself knows of its heads: the numbers of its mapping, and its gates."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ _KNOWN = (
         **_ANY,
     ),
 )
-# Values whose meaning is known; of any other the name is all there is to say
+# Values whose meaning is known; any other value is described by its name alone
 KNOWN = {number.name: number for number in _KNOWN}
-# A number of a head with which no weight is zero, whatever the scores
+# Values with which no weight is zero, whatever the scores
 _DENSE = {"alpha": 1.0}
 
 
 def head_value(name: str) -> Number:
-    """What there is to show of a value of a mapping, whatever its name."""
+    """Return the number to show for a value of a mapping, whatever its name."""
     return KNOWN.get(name) or _value(name, name, f"{name} of the head's mapping")
 
 
 def may_leave_out(head: Fields) -> bool:
-    """Whether a head's mapping can give weights of zero, as far as its values say."""
+    """Whether a head's mapping can give weights of zero, judged by its values alone."""
     return all(head["values"].get(name) != value for name, value in _DENSE.items())
 
 
 class HeadValues(Measure):
-    """The numbers of a head's mapping, by name: learned ones, and those that stay as they are.
+    """The numbers of a head's mapping, by name: learned ones and fixed ones.
 
-    Null where other heads of the layer have one and this one's mapping does not."""
+    A number is null if other heads of the layer have it and this head's mapping does not."""
 
     name = "values"
 
@@ -99,7 +99,7 @@ class HeadValues(Measure):
 
 
 class Gate(Measure):
-    """What the head's output is multiplied by in evaluation; null for a head without a gate."""
+    """The factor of the head's output in evaluation; null for a head without a gate."""
 
     name, title = "gate", "Gate"
     meaning = "what the head's output is multiplied by"

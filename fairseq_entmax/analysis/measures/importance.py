@@ -1,4 +1,4 @@
-"""What a head matters to the model's output, by relevance and by the gradient of the loss."""
+"""A head's importance to the model's output, by relevance and by the gradient of the loss."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 
-# Of a share: what stands in its second digit does not change by more than one
+# With this standard error, the second decimal of a share is right to within about one
 PRECISION = 0.005
 
 
 class Relevance(ImportanceMeasure):
-    """Layer-wise relevance propagation to the top-1 logit: a mean over predictions."""
+    """Relevance to the top-1 logit, propagated layer by layer; a mean over predictions."""
 
     name, title = "relevance", "Relevance"
     meaning = (
@@ -34,14 +34,14 @@ class Relevance(ImportanceMeasure):
 
         relevance = head_relevance(model, sample)
         return {
-            # A sentence counts with all of its predictions
+            # A sentence counts once for each of its predictions
             attention: {layer: relevance.by_sentence(heads) for layer, heads in layers.items()}
             for attention, layers in relevance.shares().items()
         }
 
 
 class Gradient(ImportanceMeasure):
-    """Sensitivity of the loss to the head's gate: a mean over sentences."""
+    """Sensitivity of the loss to the head's gate; a mean over sentences."""
 
     name, title = "gradient", "Gradient"
     meaning = (

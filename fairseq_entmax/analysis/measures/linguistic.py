@@ -1,28 +1,28 @@
-"""What heads have to do with the parses of ``--conllu``; null without, and in decoder-self.
+"""How heads relate to the parses of ``--conllu``; null without parses, and in decoder-self.
 
-Dependencies follow Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 5.2; parts
-of speech and named entities Baan et al. 2019, *Understanding Multi-Head Attention in Abstractive
-Summarization*, sections 5.1 and 5.2. What the papers leave open is decided here:
+Dependencies follow Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 5.2. Parts of
+speech and named entities follow Baan et al. 2019, *Understanding Multi-Head Attention in
+Abstractive Summarization*, sections 5.1 and 5.2. What the papers leave open is decided here:
 
-- Attention from word to word (encoder-self) is that from the query's subwords, their mean, to
-  the key's subwords, their sum (Clark et al. 2019, *What Does BERT Look At?*, section 4.1). The
-  end of the sentence is no word. A head looks at the word with the largest weight, the leftmost
-  of several; the word itself counts as one. A query with no weight on any word looks at none.
-- Accuracy: each arc of a relation is a case in both directions: ``to_head`` has the dependent
-  as query and is right if that looks at its head; ``to_dependent`` has the head as query and is
-  right if that looks at this dependent. In Voita et al., table 1, the two directions of a
-  relation share their baseline, as they do when arcs are counted. A word with two dependents of
-  one relation can so be right once in two cases, for a head as for the baseline.
-- Parts of speech: over the source's tokens, that is subwords, so that uniform attention has 0.
-  For each sentence, KL(attention || sentence) in nats between the tags weighted by the
-  attention on them, summed over the queries and normalised, and the tags of the sentence. This
-  way round it is finite, since attention is on tags of the sentence only. The mean over
-  sentences is taken; a sentence without attention on any tagged word is left out. The shares of
-  the tags in a head's attention are means over the same sentences.
-- Named entities: for each sentence, the attention on tokens of named entities by that on tokens
-  of words. Means over sentences, as above.
+- Attention from word to word (encoder-self) is the mean over the query's subwords of the sum over
+  the key's subwords (Clark et al. 2019, *What Does BERT Look At?*, section 4.1). The end of the
+  sentence is not a word. A head looks at the word with the largest weight, the leftmost of
+  several, which may be the query itself. A query with no weight on any word looks at none.
+- Accuracy: each arc of a relation counts in both directions. ``to_head`` has the dependent as
+  query, and is right if it looks at its head. ``to_dependent`` has the head as query, and is
+  right if it looks at this dependent. In Voita et al., table 1, both directions of a relation
+  have the same baseline, as they have if arcs are counted. A word with two dependents of one
+  relation can therefore be right only once in two cases, for a head as for the baseline.
+- Parts of speech: computed over the source's tokens (subwords), so that uniform attention gives 0.
+  For each sentence, KL(attention || sentence), in nats, compares the tags weighted by the attention
+  on them, summed over queries and normalised, with the tags of the sentence. In this direction it
+  is finite, since attention is only on tags of the sentence. The result is the mean over
+  sentences; a sentence without attention on any tagged word is left out. The shares of tags in a
+  head's attention are means over the same sentences.
+- Named entities: for each sentence, the attention on tokens of named entities divided by the
+  attention on tokens of words. The result is the mean over sentences, as above.
 
-For the last two the queries are all tokens that are not padding, ends of sentences included."""
+For the last two, the queries are all tokens except padding, with ends of sentences."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _DIRECTIONS = {
 
 
 class Dependencies(WeightMeasure):
-    """How often the largest weight of a word, the end of the sentence left out, is on the other
-    word of each dependency relation; in encoder-self with annotations."""
+    """How often a word's largest weight, not counting the end of the sentence, is on the other word
+    of a dependency, for each relation; in encoder-self with annotations."""
 
     name = "dependencies"
     source = "Voita et al. 2019, section 5.2"
@@ -66,7 +66,7 @@ class Dependencies(WeightMeasure):
         return {self.name: {**shape, "additionalProperties": object_schema("", both)}}
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """Such as ``to-head@nsubj`` and ``to-dependent@obj``."""
+        """Yield numbers such as ``to-head@nsubj`` and ``to-dependent@obj``."""
         relations = (analysis["annotations"] or {}).get("relations") or {}
         for direction, (group, meaning) in _DIRECTIONS.items():
             for relation in relations:
@@ -104,7 +104,7 @@ class Dependencies(WeightMeasure):
 
 
 class PartsOfSpeech(WeightMeasure):
-    """The divergence of the tags that a head looks at from those of the sentence."""
+    """The divergence of the tags that a head looks at from the tags of the sentence."""
 
     name, title = "pos_kl", "Part-of-speech divergence"
     meaning = (
@@ -124,7 +124,7 @@ class PartsOfSpeech(WeightMeasure):
         sentence = batch.parts_of_speech.sum(dim=1, keepdim=True)
         sentence = sentence / sentence.sum(dim=-1, keepdim=True)
         share = weighted / total.unsqueeze(-1)
-        # Where either is 0 so is the first, which adds nothing
+        # If either is 0, so is the share, which adds nothing
         ratio = (share / sentence).masked_fill(~(share > 0), 1.0)
         divergence = (share * ratio.log()).sum(dim=-1).clamp(min=0.0)
         counted = total > 0
@@ -132,8 +132,8 @@ class PartsOfSpeech(WeightMeasure):
 
 
 class PartOfSpeechShares(WeightMeasure):
-    """What parts of speech a head looks at: their shares of its attention on tagged words, a mean
-    over sentences; by the tags of ``part_of_speech`` in ``annotations``."""
+    """The parts of speech that a head looks at: each tag's share of its attention on tagged words,
+    averaged over sentences. The tags are those of ``part_of_speech`` in ``annotations``."""
 
     name = "pos_shares"
     source = "Baan et al. 2019, figures 2 and 5"
@@ -145,7 +145,7 @@ class PartOfSpeechShares(WeightMeasure):
         return {self.name: {**shape, "additionalProperties": {"$ref": "#/$defs/share_or_null"}}}
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """Such as ``pos@NOUN``."""
+        """Yield numbers such as ``pos@NOUN``."""
         for tag in (analysis["annotations"] or {}).get("part_of_speech") or {}:
             yield Number(
                 f"pos@{tag}",
@@ -170,7 +170,7 @@ class PartOfSpeechShares(WeightMeasure):
 
 
 class NamedEntity(WeightMeasure):
-    """The weight on named entities by that on words."""
+    """The weight on named entities divided by the weight on words."""
 
     name, title = "named_entity", "Named entities"
     meaning = "share of the weight that is on named entities"
@@ -188,12 +188,12 @@ class NamedEntity(WeightMeasure):
 
 
 def _between_words(weights: Tensor, batch: AnnotatedBatch) -> Tensor:
-    """Attention between words, ``(batch, heads, words, words)``, times the query's subwords.
+    """Attention between words, ``(batch, heads, words, words)``, times the query's subword count.
 
-    In float64 sums are exact unless the numbers differ by more than 2**25, so that the order of adding
-    does not decide between words of equal weight."""
+    In float64, sums are exact unless the numbers differ by a factor of more than 2**25, so the
+    order of addition does not decide between words of equal weight."""
     size, heads, length, _ = weights.shape
-    # What is part of no word is gathered behind the words, and cut off
+    # Tokens of no word are gathered in an extra entry after the words, which is cut off
     word = batch.word.masked_fill(batch.word < 0, batch.words)
     keys = word[:, None, None].expand(-1, heads, length, -1)
     to_words = weights.new_zeros(size, heads, length, batch.words + 1)

@@ -1,4 +1,4 @@
-"""What is known of a model as a whole, each in one object: how it is measured, written and shown."""
+"""Measures of a whole model: one object computes, writes and shows each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Predictions(NamedTuple):
-    """What a model makes of a batch, and the target, with where it counts."""
+    """A model's output for a batch, with the targets and which of them count."""
 
     model: Any
     output: tuple[Tensor, Any]
@@ -24,11 +24,11 @@ class Predictions(NamedTuple):
 
 
 class ModelMeasure:
-    """Numbers of a model, in a field of its entry in the document that only models it is of have.
+    """Numbers of a model, in a field that only entries of the models it applies to have.
 
     Attributes:
-        about, numbers: what the schema says of the field, and of each of its numbers.
-        columns: of the report's table of models: title, style in ``STYLES`` of ``summary.js``, number.
+        about, numbers: the schema's description of the field, and the schema of each number.
+        columns: of the table of models: title, style in ``STYLES`` of ``summary.js``, number.
     """
 
     name: ClassVar[str]
@@ -46,10 +46,10 @@ class ModelMeasure:
         return True
 
     def update(self, predictions: Predictions, sums: Sums) -> None:
-        """Add a batch to the model's sums, among them ``loss`` and ``unreachable``."""
+        """Add a batch to the model's sums, which also have ``loss`` and ``unreachable``."""
 
     def result(self, model: Any, sums: Sums) -> Fields:
-        """The numbers."""
+        """Return the numbers."""
         raise NotImplementedError
 
 
@@ -58,7 +58,7 @@ def _unreachable(meaning: str) -> JsonSchema:
 
 
 class Copying(ModelMeasure):
-    """How much of what a model says is copied from its source."""
+    """How much of a model's output is copied from the source."""
 
     name, about = "copying", "Only of a model that copies words from its source."
     numbers: ClassVar = {
@@ -86,7 +86,7 @@ class Copying(ModelMeasure):
 
 
 class SparseOutput(ModelMeasure):
-    """How many words get a probability above zero."""
+    """How many words the output gives a probability above zero."""
 
     name = "output"
     about = "Only of a model whose output gives words a probability of exactly zero."
@@ -123,7 +123,7 @@ class SparseOutput(ModelMeasure):
 
 
 class Accuracy(ModelMeasure):
-    """How often an encoder alone is right: of the class of a text, or of a masked word."""
+    """How often an encoder alone predicts the right class of a text, or the right masked word."""
 
     name, about = "accuracy", "Only of a model that is an encoder alone."
     numbers: ClassVar = {"share": number_schema("The share of targets that are likeliest.")}

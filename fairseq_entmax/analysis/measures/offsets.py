@@ -1,7 +1,7 @@
-"""Where a head looks, counted from the query: relative offsets, and positional heads.
+"""Where a head looks relative to the query: offsets, and positional heads.
 
-An offset is the key's place in its sentence less the query's, both from 0. The query of the
-decoder that predicts token i has place i."""
+An offset is the key's position in its sentence minus the query's, both from 0. The decoder's query
+that predicts token i has position i."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Offsets(WeightMeasure):
     )
 
     def fields(self) -> dict[str, JsonSchema]:
-        """Of all offsets, and of the one."""
+        """Return the fields of all offsets, and of the positional role."""
         texts = {"maximum": _MAXIMUM, **{key: text for key, (_, text) in AT_OFFSETS.items()}}
         shares = {
             name: {"$ref": "#/$defs/by_offset", "description": f"{text.format('this offset')}."}
@@ -79,7 +79,7 @@ class Offsets(WeightMeasure):
         }
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """Also such as ``weight@-1`` and ``share@+2``."""
+        """Yield also numbers such as ``weight@-1`` and ``share@+2``."""
         yield from self.numbers
         for key, (title, meaning) in AT_OFFSETS.items():
             for offset in OFFSETS:
@@ -98,7 +98,7 @@ class Offsets(WeightMeasure):
         import torch
 
         queries, heads = weights.queries, weights.weights.size(1)
-        # All (batch, queries, offsets); the keys clipped to those there are
+        # All are (batch, queries, offsets); keys are clipped to existing ones
         attendable = weights.attendable[:, :, None]
         wanted = queries.places[:, :, None] + torch.tensor(OFFSETS, device=attendable.device)
         exists = (wanted >= 0) & (wanted < attendable) & queries.real[:, :, None]
@@ -130,10 +130,10 @@ class Offsets(WeightMeasure):
 def positional_role(
     offsets: Dictionary[str, Dictionary[str, float | None]],
 ) -> dict[str, Any] | None:
-    """The offset that a head looks at (Voita et al., section 5.1), or None.
+    """Return the offset that a head looks at (Voita et al., section 5.1), or None.
 
-    A maximum there in 90 % of the queries that have a key there, and in more than half of all, so that
-    what is so at the ends of sentences alone is no role. Confidence is the mean weight there."""
+    The maximum must be there for 90 % of the queries that have a key there, and for over half of
+    all, so that a pattern only at ends of sentences is no role. Confidence is the mean weight."""
     shares = [
         (share, name)
         for name, share in offsets["share"].items()

@@ -1,4 +1,4 @@
-"""What several measures have in common: the weights of a batch, and sums over batches.
+"""What several measures share: the weights of a batch, and sums over batches.
 
 Weights are ``(batch, heads, queries, keys)``, one row of probabilities for each query, zero
 at padding. Where several keys share the largest weight, the leftmost counts as the maximum."""
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class LayerWeights:
-    """The weights of one attention of one layer, and what is worked out of them once.
+    """The weights of one attention of one layer, and results that are computed from them once.
 
-    ``attendable``: ``(batch, queries)``: how many keys, the first of its sentence, a query sees."""
+    ``attendable``: ``(batch, queries)``, how many keys, from its sentence's first, a query sees."""
 
     def __init__(self, attention: str, weights: Tensor, batch: Batch) -> None:
         self.attention = attention
@@ -63,11 +63,11 @@ class LayerWeights:
 
     @cached_property
     def diversity(self) -> tuple[Tensor, Tensor]:
-        """The heads' divergence in each sentence, summed over queries, and the number of those.
+        """The heads' divergence in each sentence, summed over queries, and the number of these.
 
-        Jensen-Shannon divergence (Correia et al. 2019, equation 11) in units of the logarithm
-        of the number of keys, so that it is at most 1, and 0 where all heads agree. Queries
-        with one key alone, over which heads cannot disagree, are left out. Both ``(batch,)``.
+        It is the Jensen-Shannon divergence (Correia et al. 2019, equation 11) in units of the
+        logarithm of the number of keys: at most 1, and 0 if all heads agree. Queries with a
+        single key, over which heads cannot disagree, are left out. Both are ``(batch,)``.
         """
         import torch
 
@@ -81,13 +81,13 @@ class LayerWeights:
 
 
 class Sums(dict[str, "Tensor"]):
-    """Sums by name, float64, whose first dimension, where they have one, is heads.
+    """Sums by name, in float64. In sums that differ between heads, the first dimension is heads.
 
-    What is kept does not grow with the data. Batches of any size, in any order, give the same
-    numbers up to rounding.
+    They do not grow with the data. Batches of any size, in any order, give the same numbers up to
+    rounding.
 
     Attributes:
-        labels: what the entries of a sum are called, where they have names.
+        labels: the names of a sum's entries, if they have names.
     """
 
     def __init__(self) -> None:
@@ -100,38 +100,38 @@ class Sums(dict[str, "Tensor"]):
         self[name] = self[name] + value if name in self else value
 
     def add_mean(self, name: str, values: Tensor, mask: Tensor) -> None:
-        """Add values ``(batch, heads, queries)`` where ``(batch, queries)`` bool is true."""
+        """Add values ``(batch, heads, queries)`` where the mask ``(batch, queries)`` is true."""
         import torch
 
         self.add(name, values.masked_fill(~mask[:, None], 0).sum(dim=(0, 2), dtype=torch.float64))
         self.add(f"{name}/count", mask.sum())
 
     def add_ratios(self, name: str, values: Tensor, divisor: Tensor) -> None:
-        """Add ratios of sentences, ``(batch, …)``, those whose divisor is not 0."""
+        """Add ratios, ``(batch, …)``, of the sentences whose divisor is above 0."""
         counts = divisor > 0
         safe = divisor.masked_fill(~counts, 1.0)
         self.add(name, (values / safe.view(*safe.shape, *[1] * (values.dim() - safe.dim()))).sum(0))
         self.add(f"{name}/count", counts.sum(dim=0))
 
     def mean(self, name: str) -> Tensor | None:
-        """The mean over what was counted; None where nothing was."""
+        """Return the mean over what was counted; None if nothing was."""
         count = self.get(f"{name}/count")
         return None if count is None or not count.any() else self[name] / count
 
     def total_mean(self, name: str) -> float | None:
-        """The mean of a sum that is one number."""
+        """Return the mean of a sum that is one number."""
         mean = self.mean(name)
         return None if mean is None else float(mean)
 
     def of(self, name: str, head: int) -> float | None:
-        """The mean of one head."""
+        """Return the mean of one head; None if nothing was counted."""
         count = self.get(f"{name}/count")
         number = count if count is None or not count.dim() else count[head]
         return None if number is None or number == 0 else float(self[name][head] / number)
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
-    """The weight on keys with the indices ``(batch, queries, n)``: ``(batch, heads, queries, n)``; 0
-    where ``exists`` says that the query may not look there."""
+    """Return the weight on keys at indices ``(batch, queries, n)``: ``(batch, heads, queries, n)``.
+    It is 0 where ``exists`` is false."""
     index = keys[:, None].expand(-1, weights.size(1), -1, -1)
     return weights.gather(3, index).mul_(exists[:, None])

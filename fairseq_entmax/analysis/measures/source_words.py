@@ -1,4 +1,4 @@
-"""What heads do with words of the source that stand out: rare ones, and the closing mark."""
+"""Whether heads look at source words that stand out: rare words, and the final punctuation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ RARE_RANK = 500
 
 
 class RareWord(WeightMeasure):
-    """How often the largest weight is on the rarest source tokens, or one of the two rarest, in
-    rare_word_sentences; null in decoder-self. Of a text alone in decoder-self: on the rarest of
-    the tokens that a query has read, where that one is rare."""
+    """How often the largest weight is on the rarest source token, or on one of the two rarest, in
+    rare_word_sentences; null in decoder-self. For a text alone, decoder-self counts the rarest of
+    the tokens that a query has read, if that one is rare."""
 
     name = "rare_word"
     source = "Voita et al. 2019, section 5.3"
@@ -54,8 +54,8 @@ class RareWord(WeightMeasure):
 
 
 class FinalPunctuation(WeightMeasure):
-    """Mean weight on the source's final question mark or full stop; in encoder-self from all
-    tokens but the mark and the end of the sentence. null in decoder-self."""
+    """Mean weight on the source's final question mark or full stop; in encoder-self, from all
+    tokens except the mark and the end of the sentence. null in decoder-self."""
 
     name = "final_punctuation"
     numbers: tuple[Number, ...] = (
@@ -89,7 +89,7 @@ class FinalPunctuation(WeightMeasure):
         index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
         on_mark = rows.gather(3, index).squeeze(3)
         if weights.attention == ENCODER_SELF:
-            # The mark's own query, and that of the end of the sentence, are no words
+            # The queries of the mark and of the end of the sentence are not words
             positions = torch.arange(rows.size(2), device=rows.device)
             counted = counted & ~weights.queries.end & (positions != place[:, None])
         kinds = {"interrogative": tokens.INTERROGATIVE, "declarative": tokens.DECLARATIVE}
@@ -98,9 +98,9 @@ class FinalPunctuation(WeightMeasure):
 
 
 class QuestionWord(FinalPunctuation):
-    """Mean weight of interrogative words on the final question mark or full stop, in encoder-self.
-    They are those with PronType=Int in the parses, or without such parses those of a list for the
-    source's language; null without one."""
+    """Mean weight from interrogative words on the final question mark or full stop, in
+    encoder-self. These are the words with PronType=Int in the parses, or, without such parses,
+    those in a list for the source's language; null without a list."""
 
     name = "question_word"
     source = "Correia et al. 2019, figure 9"

@@ -1,4 +1,4 @@
-"""Whether a head puts words together again that were cut into subwords."""
+"""Whether a head joins the subwords of a word."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class SubwordMerging(WeightMeasure):
-    """Per word, the largest weight that any of its tokens puts on the rest of it; on itself for a
-    word of one token. null in cross."""
+    """Per word, the largest weight that any of its tokens puts on the rest of the word; for a word
+    of one token, the weight on itself. null in cross."""
 
     name = "subword_merging"
     source = "Correia et al. 2019, section 5.2"
@@ -44,10 +44,10 @@ class SubwordMerging(WeightMeasure):
 
 
 def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
-    """The weight that each token puts on the rest of its word; on itself in a word of one token.
+    """Return the weight that each token puts on the rest of its word; on itself if it is alone.
 
-    ``words`` has the same number for the tokens of one word, which stand side by side; -1 outside
-    of words, where the mass is 0."""
+    ``words`` has the same number for all tokens of a word, which are adjacent, and -1 outside
+    words, where the mass is 0."""
     import torch
 
     length = words.size(1)
@@ -62,7 +62,7 @@ def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
 
 
 def _longest_run(words: Tensor) -> int:
-    """The number of tokens of the longest word, 1 or more."""
+    """Return the number of tokens of the longest word, 1 or more."""
     length = 1
     while length < words.size(1):
         longer = (words[:, length:] == words[:, :-length]) & (words[:, length:] >= 0)
@@ -73,17 +73,17 @@ def _longest_run(words: Tensor) -> int:
 
 
 def merging_by_word(mass: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Subword-merging scores (Correia et al., section 5.2), at the first token of each word.
+    """Return subword-merging scores (Correia et al., section 5.2), at the first token of each word.
 
-    The largest weight that any token of the word puts on the rest of it; for a word of one token
-    the weight on itself. Also whether a word begins at a token, and whether it has several."""
+    A score is the largest weight that any token of the word puts on the rest of it; for a word of
+    one token, the weight on itself. Also return where words begin, and where split words do."""
     import torch
 
     length = words.size(1)
     begins = words >= 0
     begins[:, 1:] &= words[:, 1:] != words[:, :-1]
     number = begins.cumsum(dim=1) - 1
-    number = torch.where(words >= 0, number, length)  # outside of words: a place of its own
+    number = torch.where(words >= 0, number, length)  # tokens outside words share an extra entry
     scores = mass.new_zeros((*mass.shape[:2], length + 1))
     index = number[:, None].expand_as(mass)
     scores.scatter_reduce_(2, index, mass, "amax", include_self=True)
