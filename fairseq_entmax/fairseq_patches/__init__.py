@@ -1,3 +1,3 @@
-"""What is changed in fairseq, a file each: what breaks without it, and when it can be removed."""
+"""Changes to fairseq, one per file, which says what breaks without it and when to remove it."""
 
 from fairseq_entmax import compat  # noqa: F401 - which says what to install without fairseq

@@ -1,11 +1,11 @@
-"""Adam and the norm of the gradients for all parameters at once, in the place of one after another.
+"""Computes Adam and the norm of the gradients for all parameters at once, not one by one.
 
-fairseq's Adam takes seven operations a parameter and the norm one more, unless NVIDIA's apex is
-installed. In a small model on a GPU these are more launches than the model itself has. The formulas
-and their order are fairseq's; on a CPU the numbers are the same to the bit.
+Unless NVIDIA's apex is installed, fairseq's Adam takes seven operations per parameter, and the norm
+one more. For a small model on a GPU, these are more launches than the model itself needs. The
+formulas and their order are fairseq's; on a CPU the results are the same to the bit.
 
-Without it: training in float32 on a GPU without apex is slower, most of all that of small models.
-Remove when: fairseq takes torch's operations on lists here too.
+Without it: training in float32 on a GPU without apex is slower, most of all for small models.
+Remove when: fairseq uses torch's operations on lists here, too.
 """
 
 import math
@@ -20,7 +20,7 @@ HALF = torch.float16, torch.bfloat16
 
 @torch.no_grad()
 def step_at_once(step: Callable[..., Any], optimizer: Any, closure: Any = None) -> Any:
-    """``Adam.step``; fairseq's own for the first update, AMSGrad, half precision and sparse gradients."""
+    """``Adam.step``; fairseq's for the first update, AMSGrad, half precision, sparse gradients."""
     for group in optimizer.param_groups:
         parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
         if group.get("amsgrad") or any(not _is_plain(optimizer, one) for one in parameters):
@@ -68,6 +68,6 @@ def _move(optimizer: Any, group: Any, number: int, parameters: list[Tensor]) -> 
 
 
 def norm_at_once(_: Callable[..., Tensor], gradients: list[Tensor], *__: Any) -> Tensor:
-    """The norm of all gradients together, in float32, on the device of the first."""
+    """The norm of all gradients together, in float32, on the first gradient's device."""
     norms = torch._foreach_norm(gradients, 2, dtype=torch.float32)
     return torch.norm(torch.stack([norm.to(norms[0].device) for norm in norms]))

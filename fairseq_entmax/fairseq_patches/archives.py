@@ -1,7 +1,7 @@
-"""The archives that models come in.
+"""Safely extracts the archives that models come in.
 
-Without it: ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say, and a folder
-that is not there ends in a TypeError about None.
+Without it: ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say, and a
+missing folder raises a TypeError about None.
 Remove when: fairseq extracts by ``tarfile``'s data filter, without links.
 """
 
@@ -18,7 +18,7 @@ from fairseq import file_utils
 
 
 def extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
-    """``load_archive_file`` that extracts an archive into its own folder alone."""
+    """``load_archive_file``, but an archive is extracted only into a folder of its own."""
     try:
         path = file_utils.cached_path(archive_file, cache_dir=None)
     except OSError as error:
@@ -34,14 +34,14 @@ def extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
 
 
 def replace_by_folder(path: str) -> None:
-    """Put a folder with what is in a tar archive in the archive's place, as fairseq does.
+    """Replace a tar archive by a folder with its content, as fairseq does.
 
-    The folder that all of it is in, if there is one, is left out. Nothing is written outside the
-    folder, and after an error the archive is still there, and nothing else is.
+    A folder around the whole content is left out. Nothing is written outside the new folder. After
+    an error, the archive is still there, and nothing else.
     """
     parent = os.path.dirname(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix=".extracted-", dir=parent) as folder:
-        # The temporary folder itself is for this user's eyes alone
+        # Not the temporary folder itself, which only this user may read
         content = os.path.join(folder, "content")
         try:
             with tarfile.open(path) as archive:
@@ -53,7 +53,7 @@ def replace_by_folder(path: str) -> None:
         names = os.listdir(content)
         while len(names) == 1 and os.path.isdir(inner := os.path.join(content, names[0])):
             content, names = inner, os.listdir(inner)
-        # Out of the temporary folder before the archive goes: what a kill leaves here is not removed
+        # Moved out of the temporary folder first, so that a kill leaves it or the archive
         whole = f"{path}.extracted"
         shutil.rmtree(whole, ignore_errors=True)
         os.rename(content, whole)
@@ -62,7 +62,7 @@ def replace_by_folder(path: str) -> None:
 
 
 def _only_plain(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """The data filter, without links, by which some releases of it could be led outside."""
+    """The data filter without links, which can lead some of its releases outside the folder."""
     if not (member.isreg() or member.isdir()):
         raise tarfile.SpecialFileError(member)
     return tarfile.data_filter(member, folder)

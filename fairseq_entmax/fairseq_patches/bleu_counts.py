@@ -1,7 +1,7 @@
-"""The counts of ``--eval-bleu``, as plain numbers.
+"""Logs the counts of ``--eval-bleu`` as plain numbers.
 
-Without it: they are NumPy arrays, which go into checkpoints with the other metrics, and whoever loads
-checkpoints safely refuses them: a training with ``--eval-bleu`` could not go on.
+Without it: they are NumPy arrays, which checkpoints store with the other metrics. Safe loading
+refuses them, so a training with ``--eval-bleu`` could not be resumed.
 Remove when: fairseq logs them as numbers.
 """
 
@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 
 
 def log_no_arrays(reduce: Callable[..., None], task: Any, *args: Any, **kwargs: Any) -> None:
-    """``TranslationTask.reduce_metrics`` that logs no arrays."""
+    """``TranslationTask.reduce_metrics``, but it logs no arrays."""
     reduce(task, *args, **kwargs)
     for meters in metrics.get_active_aggregators():
         for name in ("_bleu_counts", "_bleu_totals"):

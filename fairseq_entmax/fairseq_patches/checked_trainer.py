@@ -1,8 +1,8 @@
-"""``Trainer.__init__`` with a look at model and criterion together, which notes the trainer.
+"""Checks model and criterion together in ``Trainer.__init__``, and remembers the trainer.
 
-Without it: a criterion meets a model without gates only in the first batch, or gates that
-``--ddp-backend fully_sharded`` hides; in validation nothing says after how many updates; and of several
-processes that go on from a checkpoint all but the first end in a traceback.
+Without it: only the first batch shows that a criterion needs gates and the model has none, or
+``--ddp-backend fully_sharded`` hides them; in validation, the number of updates is unknown; and
+if several processes resume from a checkpoint, all but the first end in a traceback.
 Remove when: fairseq checks a model and a criterion together, and tells a model its updates.
 """
 
@@ -25,7 +25,7 @@ def check_and_follow(
     *args: Any,
     **kwargs: Any,
 ) -> None:
-    """``Trainer.__init__``, whose arguments these are."""
+    """``Trainer.__init__``, with its arguments."""
     with compat.stopping_command():
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
@@ -33,7 +33,7 @@ def check_and_follow(
             model.check_criterion(criterion)
         if hasattr(model, "take_teacher"):
             model.take_teacher(criterion, task)
-    # fairseq sends the first process's to the others by a load that torch 2.6 and later refuse
+    # Otherwise the others get it from the first process by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):

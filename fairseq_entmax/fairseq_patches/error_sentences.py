@@ -1,6 +1,6 @@
-"""Errors of options, kernels and checkpoints as one sentence at the end of a command.
+"""Ends commands with one sentence on an error of options, kernels or checkpoints.
 
-Without it: such an error is the last line of a traceback, through the first batch if it is a kernel's.
+Without it: the error is the last line of a traceback, through the first batch if it is a kernel's.
 Remove when: fairseq's commands print a ``ValueError`` without its traceback.
 """
 
@@ -16,7 +16,7 @@ from fairseq_entmax.fairseq_patches import literals
 
 
 def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``parse_args_and_arch`` that ends a command with a sentence on what its options lack."""
+    """``parse_args_and_arch``, but an error in the options ends a command with one sentence."""
     if not compat.running_command() or kwargs.get("suppress_defaults"):
         return parse(*args, **kwargs)
     with compat.stopping_command():
@@ -25,22 +25,22 @@ def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         except RuntimeError as error:
             if str(error):
                 raise
-            # fairseq's, which says nothing
+            # fairseq's own, which has no message
             raise ValueError("give --arch, such as --arch entmax_transformer") from error
         except KeyError as error:
             if error.args != (None,):
                 raise
-            # Of the registry of tasks, by a command that takes none where none is given
+            # From the registry of tasks: the command has no default task, and none was given
             remedy = "give --task, that of the training, such as --task translation"
             raise ValueError(remedy) from error
 
 
 def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
+    """``call_main``, but it exits as its processes do if :func:`compat.stop_command` ends them.
 
-    Without it a traceback of torch's follows their one sentence.
+    Without it, a traceback of torch's follows their one sentence.
     """
-    # Which says at the level of warnings that it ends the other processes
+    # This logger warns that it ends the other processes
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
         return stop_without_kernel(run, *args, **kwargs)
@@ -51,7 +51,7 @@ def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function of fairseq's that ends a command with a sentence on a kernel that cannot be had."""
+    """A function of fairseq's, but an unavailable kernel ends a command with one sentence."""
     try:
         return run(*args, **kwargs)
     except kernels.ERRORS as error:
@@ -60,7 +60,7 @@ def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 
 def refuse_checkpoint(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal."""
-    literals.evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
+    """``load_checkpoint_to_cpu``, but a refusal ends a command with one sentence."""
+    literals.evaluate_nothing_in_fairseq()  # also in modules imported since, in whatever way
     with compat.stopping_command():
         return load(path, *args, **kwargs)

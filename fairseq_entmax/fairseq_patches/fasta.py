@@ -1,7 +1,7 @@
-"""Data of ``--dataset-impl fasta``, which are refused.
+"""Refuses data of ``--dataset-impl fasta``.
 
-Without it: the name of a data file, and so whoever made the folder, runs a command, as fairseq hands
-the name to a shell.
+Without it: fairseq hands the name of a data file to a shell, so whoever made the folder can run a
+command.
 Remove when: ``FastaDataset`` reads its files without a shell.
 """
 
@@ -12,7 +12,7 @@ from fairseq_entmax import compat
 
 
 def refuse(index: Callable[..., Any], dataset: Any, path: str) -> NoReturn:
-    """``FastaDataset._build_index`` that refuses."""
+    """``FastaDataset._build_index``, but it raises ValueError."""
     with compat.stopping_command():
         raise ValueError(
             f"{path}.fasta is not read, as fairseq hands the names of such files to a shell: drop "

@@ -1,7 +1,7 @@
-"""A training whose checkpoint has all its updates.
+"""Ends a training at once if its checkpoint has all the updates.
 
-Without it: a training that was killed behind its last checkpoint makes one more update.
-Remove when: fairseq looks at ``--max-update`` before an epoch.
+Without it: a training that was killed after its last checkpoint makes one more update when resumed.
+Remove when: fairseq checks ``--max-update`` before an epoch.
 """
 
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def end_when_done(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
-    """``train`` of an epoch, which is the last where no update is left."""
+    """``train`` for an epoch, but training ends at once if no update is left."""
     updates = trainer.get_num_updates()
     if is_ours(trainer.get_model()) and 0 < cfg.optimization.max_update <= updates:
         logger.info("the checkpoint has made %d updates: nothing is left", updates)

@@ -1,12 +1,12 @@
-"""Everything that this package changes in fairseq, in one list, made by :func:`install`.
+"""All changes that this package makes in fairseq, in one list; :func:`install` makes them.
 
-Each file beside this one says what breaks without its change, and when it can go.
+Each file beside this one says what breaks without its change, and when it can be removed.
 
-What trains and restores models acts for models of this package alone, which are known by their
-attention: beside them, other models train as in fairseq without it. What mends the search and
-the evaluation acts where a model gives words probability zero, whatever model it is. What
-protects from checkpoints acts for every file that fairseq loads in this process, on purpose:
-who opens a checkpoint does not know yet what is in it.
+Most changes to training act only on models of this package, which are known by their attention.
+Those to the search and the evaluation act on any model that gives words probability zero. The
+rest act on every training, data set and checkpoint in this process: Adam's results stay the same,
+and checkpoints are checked whatever their model, as whoever opens one does not yet know what is
+in it.
 """
 
 import sys
@@ -46,16 +46,16 @@ from fairseq_entmax.fairseq_patches import (
 from fairseq_entmax.fairseq_patches.exact_search import counts
 from fairseq_entmax.fairseq_patches.replacing import replace, replace_in
 
-# Of fairseq's commands, their functions that train, search or evaluate, and what these become
+# The functions of fairseq's commands that train, search or evaluate, and the changes to them
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "fairseq_cli.train": ("train", finished_training.end_when_done),
-    # Which alone of fairseq's commands does without call_main
+    # The only one of these commands that does not use call_main
     "fairseq_cli.generate": ("_main", error_sentences.end_processes, counts.reporting),
     "fairseq_cli.interactive": ("main", counts.reporting),
     perplexity.EVALUATION: ("eval_lm", perplexity.evaluate_with_zeros),
 }
-# fairseq's modules that read a file which the settings in a checkpoint may name. Without the safe
-# torch they run what is in it; torch's own load refuses every checkpoint of fairseq's
+# fairseq's modules that read a file which the settings in a checkpoint may name. With torch's own
+# load they would run what is in it, or, from torch 2.6 on, refuse every checkpoint of fairseq's
 LOADING = (
     "fairseq.checkpoint_utils",
     "fairseq.models.text_to_speech.vocoder",
@@ -66,7 +66,7 @@ LOADING = (
 
 
 def install() -> None:
-    """Change fairseq; once, however often it is called."""
+    """Make all changes to fairseq; a second call has no effect."""
     # For every command that has this package as its --user-dir
     replace(options, "parse_args_and_arch", error_sentences.check_options)
     replace(distributed_utils, "call_main", error_sentences.end_processes)
@@ -103,9 +103,9 @@ def install() -> None:
 
 
 def _running_commands() -> Iterator[tuple[Any, ...]]:
-    """The modules of fairseq's commands that are there, with what is changed in them.
+    """The modules of fairseq's commands that are imported already, with the changes to them.
 
-    Importing one would set up logging for the whole process.
+    Importing one here would set up logging for the whole process.
     """
     for module in list(sys.modules.values()):
         # Under its own name, or as __main__

@@ -1,10 +1,10 @@
-"""Plain values in texts that fairseq hands to Python's ``eval``.
+"""Restricts what fairseq hands to Python's ``eval`` to plain values.
 
-fairseq reads some of its settings, such as ``(0.9, 0.98)`` and ``[(512, 3)] * 20``, with
-``eval``, at many places that differ between its releases. A checkpoint brings such settings along.
-So fairseq's modules get an ``eval`` of their own, which reads plain values and runs nothing.
+fairseq reads some of its settings, such as ``(0.9, 0.98)`` and ``[(512, 3)] * 20``, with ``eval``,
+in many places, which differ between its releases. Checkpoints contain such settings. So fairseq's
+modules get their own ``eval``, which reads plain values and runs nothing.
 
-Without it: the texts of settings in a checkpoint are run as code at many places of fairseq.
+Without it: in many places, fairseq runs the texts of settings in a checkpoint as code.
 Remove when: fairseq reads such settings by ``ast.literal_eval``.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from fairseq_entmax import compat
 
-# Whose modules read plain values instead of evaluating
+# Their modules read plain values instead of evaluating code
 PACKAGES = ("fairseq", "fairseq_cli")
 _PLAIN = (
     *(ast.Expression, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Load),
@@ -27,13 +27,13 @@ _PLAIN = (
 
 
 def read_literal(text: Any, *scopes: Any) -> Any:
-    """The value of a text, as Python's ``eval`` gives it, where nothing but plain values is in it."""
+    """The value that Python's ``eval`` gives for a text, which may hold only plain values."""
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string")
     try:
         tree = ast.parse(text.lstrip(" \t"), mode="eval")
         if all(isinstance(node, _PLAIN) for node in ast.walk(tree)):
-            # In this there is no name, no attribute and no call, so that nothing can run
+            # The tree has no name, no attribute and no call, so nothing can run
             return eval(compile(tree, "<setting>", "eval"), {"__builtins__": {}})
     except (ValueError, SyntaxError, TypeError, ArithmeticError, MemoryError, RecursionError):
         pass
@@ -44,7 +44,7 @@ def read_literal(text: Any, *scopes: Any) -> Any:
 
 
 def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`evaluate` in front of ``eval``."""
+    """Shadow ``eval`` by :func:`evaluate` in every module of fairseq, imported already or later."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             _shadow_eval(module)
@@ -53,7 +53,7 @@ def evaluate_nothing_in_fairseq() -> None:
 
 
 def evaluate(text: Any, *scopes: Any) -> Any:
-    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
+    """:func:`read_literal`, but its error ends a command of fairseq's with one sentence."""
     with compat.stopping_command():
         return read_literal(text, *scopes)
 
@@ -63,7 +63,7 @@ def _shadow_eval(module: ModuleType) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds fairseq's modules as Python does, and shadows ``eval`` before one is run."""
+    """Finds fairseq's modules as Python does, and shadows ``eval`` before a module runs."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None

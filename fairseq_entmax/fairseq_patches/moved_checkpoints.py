@@ -1,7 +1,7 @@
-"""A checkpoint that is loaded does not name the folder that its training wrote to.
+"""Removes from loaded checkpoints the name of the folder that their training wrote to.
 
-Without it: a model that was moved away from there, or teaches a training in its place, gets the heads of
-the checkpoint that the folder has now, and its own weights do not fit.
+Without it: a model that was moved out of that folder, or teaches a training that now writes there,
+gets the heads of the checkpoint that the folder has now, and its own weights do not fit.
 Remove when: fairseq tells a model whether it is built for training or from a checkpoint.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def forget_folder(load: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``load_checkpoint_to_cpu``, whose settings of a model have no ``save_dir``."""
+    """``load_checkpoint_to_cpu``, but the model's settings have no ``save_dir``."""
     state = load(*args, **kwargs)
     for settings in (state.get("args"), (state.get("cfg") or {}).get("model")):
         if isinstance(settings, Namespace):

@@ -1,7 +1,7 @@
-"""Moving averages of parameters, fairseq's ``--store-ema``, for models of this package.
+"""Makes fairseq's ``--store-ema``, moving averages of parameters, fit models of this package.
 
 Without it: ``--store-ema`` fails on decisions of gates, and on a checkpoint without averages.
-Remove when: fairseq's average copies whole numbers, and starts from the weights by itself.
+Remove when: fairseq's average copies integers, and can start from the weights of a checkpoint.
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 def average_no_whole_numbers(
     init: Callable[..., None], ema: EMA, model: nn.Module, *args: Any, **kwargs: Any
 ) -> None:
-    """``EMA.__init__``, which copies the whole numbers in a model, such as decisions of gates."""
+    """``EMA.__init__``, but integers, such as decisions of gates, are copied, not averaged."""
     init(ema, model, *args, **kwargs)
     if is_ours(model):
         buffers = model.named_buffers(remove_duplicate=False)
@@ -28,7 +28,7 @@ def average_no_whole_numbers(
 
 
 def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.load_checkpoint``, with its moving average, or the model as it was loaded for one."""
+    """``Trainer.load_checkpoint``, but a missing moving average starts from the loaded weights."""
     config = trainer.cfg.ema
     if not config.store_ema or not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)

@@ -1,8 +1,8 @@
-"""NumPy's ``compat``, which fairseq's data sets ask for.
+"""Provides NumPy's ``compat``, which fairseq's data sets use.
 
-Without it: sentences one by one (``--sample-break-mode eos``, ``fairseq-interactive`` of a language
-model, its ``sample`` and ``score``) and bucketed batches end in an ``AttributeError`` of NumPy's.
-Remove when: fairseq no longer asks for ``numpy.compat``, or NumPy below 2.4 is the last supported.
+Without it: single sentences (``--sample-break-mode eos``, ``fairseq-interactive`` with a language
+model, its ``sample`` and ``score``) and bucketed batches raise an ``AttributeError`` of NumPy's.
+Remove when: fairseq no longer uses ``numpy.compat``, or only NumPy below 2.4 is supported.
 """
 
 from types import ModuleType, SimpleNamespace
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy
 
-# fairseq's modules that ask for it
+# fairseq's modules that use it
 MODULES = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
 
 
 class NumPyWithCompat(ModuleType):
-    """NumPy, for one module of fairseq's, with ``compat.long``, which NumPy 2.4 has no more."""
+    """A stand-in for NumPy in one module, with ``compat.long``, which NumPy 2.4 lacks."""
 
     compat = SimpleNamespace(long=int)
 

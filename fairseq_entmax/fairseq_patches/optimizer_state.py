@@ -1,8 +1,8 @@
-"""The state of an optimizer in a checkpoint, for a model or a training that is not quite its own.
+"""Restores an optimizer's state after the model or the training has changed.
 
-Without it: torch refuses the state of a model that gained gates or learned alphas, and a training that
-goes on with the penalty on gates, or without, ends in an assertion of fairseq's.
-Remove when: fairseq's optimizers take a state that lacks new parameters.
+Without it: torch refuses the state if the model has gained gates or learned alphas, and a training
+that is resumed with the penalty on gates added or dropped ends in an assertion of fairseq's.
+Remove when: fairseq's optimizers accept a state that lacks new parameters.
 """
 
 import itertools
@@ -41,14 +41,14 @@ def restore_grown_model(
 
 @contextmanager
 def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
-    """Let optimizers restore their state, in the block, when the model has gained parameters.
+    """Within this context, optimizers restore their state although the model gained parameters.
 
-    These, by :func:`fairseq_entmax.compat.is_new`, start without, as in a new optimizer."""
+    These, known by :func:`fairseq_entmax.compat.is_new`, start without state."""
     load = FairseqOptimizer.load_state_dict
 
     def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         with compat.stopping_command():
-            # In place, as fairseq looks at it again for --memory-efficient-fp16
+            # In place, as fairseq reads it again for --memory-efficient-fp16
             _leave_out_new_parameters(state_dict, self.param_groups)
             _check_flat_sizes(state_dict, self.param_groups)
         if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
@@ -90,8 +90,8 @@ def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str,
 
 
 def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Refuse state of another size, which torch would take and stumble over a step later: in the one
-    flat tensor of ``--fp16`` and ``--bf16`` the state of new parameters has no place."""
+    """Raise ValueError for state of another size, which torch would accept, to fail a step later:
+    the one flat tensor of ``--fp16`` and ``--bf16`` has no room for the state of new parameters."""
     parameters = [parameter for group in groups for parameter in group["params"]]
     for position, parameter in enumerate(parameters):
         for value in state_dict.get("state", {}).get(position, {}).values():
@@ -106,7 +106,7 @@ def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) 
 def refuse_other_training(
     trainer: Trainer, error: AssertionError, filename: str = "the checkpoint", *_: Any, **__: Any
 ) -> None:
-    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about."""
+    """Explain fairseq's assertion on a checkpoint of another criterion or optimizer."""
     last = trainer._optim_history[-1] if trainer._optim_history else {}
     present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
     for name, part in present.items():

@@ -1,4 +1,4 @@
-"""``fairseq-eval-lm`` of a model that gives words probability exactly zero.
+"""``fairseq-eval-lm`` for models that give words probability exactly zero.
 
 Without it: the perplexity leaves out words of probability zero, each sample logs a traceback, and
 ``--output-word-probs`` is out of step.
@@ -15,14 +15,14 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-# Of fairseq_cli.eval_lm, under whatever name that was loaded
+# The module's name in its spec, under whatever name it was loaded
 EVALUATION = "fairseq_cli.eval_lm"
 
 
 def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """fairseq's ``eval_lm``, whose loss is infinite where a word has probability zero.
+    """fairseq's ``eval_lm``, but the loss is infinite if a word has probability zero.
 
-    Logs how many tokens have, and the perplexity of the others; lists of words show NaN for them."""
+    Logs the number of such tokens and the perplexity of the others; lists of words show NaN."""
     namespace: dict[str, Any] = eval_lm.__globals__
     scores: list[Tensor] = []
     make = namespace["SequenceScorer"]
@@ -36,7 +36,7 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
             for hypothesis, *_ in hypotheses:
                 log_probs = hypothesis["positional_scores"]
                 scores.append(log_probs.double().cpu())
-                # Which goes through fairseq's sums as -inf does, and is not what its message is for
+                # NaN goes through fairseq's sums without its message for -inf, which fails
                 hypothesis["positional_scores"] = log_probs.masked_fill(
                     log_probs == -math.inf, math.nan
                 )

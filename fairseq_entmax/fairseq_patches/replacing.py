@@ -1,4 +1,4 @@
-"""How a function of fairseq is changed."""
+"""Replacing functions of fairseq."""
 
 import functools
 import importlib
@@ -12,9 +12,9 @@ from fairseq_entmax.attention import MultiheadAttention
 
 
 def replace(owner: Any, name: str, *changes: Callable[..., Any]) -> None:
-    """Have a function of fairseq run ``changes``, once, however often this is called.
+    """Make a function of fairseq run ``changes``; a second call has no effect.
 
-    Each gets what it changes as its first argument: the next one, and the last fairseq's function.
+    Each change gets the next one as its first argument, and the last one gets fairseq's function.
     """
     original = getattr(owner, name)
     if hasattr(original, "_is_changed"):
@@ -32,7 +32,7 @@ def replace(owner: Any, name: str, *changes: Callable[..., Any]) -> None:
 
 
 def replace_in(modules: Iterable[str], name: str, value: Any) -> None:
-    """Give a name in modules of fairseq another value, in those that can be imported here."""
+    """Give a name in modules of fairseq another value, if they can be imported here."""
     for module in modules:
         with suppress(ImportError):
             vars(importlib.import_module(module))[name] = value

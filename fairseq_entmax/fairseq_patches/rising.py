@@ -1,8 +1,8 @@
-"""Training while mappings rise, by ``--alpha-warmup-updates``, or the output, by ``--loss-alpha-warmup-updates``.
+"""Rising mappings (``--alpha-warmup-updates``) and outputs (``--loss-alpha-warmup-updates``).
 
-Without it: validation, and the checkpoint, have the share of the update before, and
-``checkpoint_best.pt`` may be one from the middle of the rise, denser than asked for.
-Remove when: fairseq tells a model its updates behind each, too, and lets it say that it is not done.
+Without it: validation and the checkpoint have the share of the previous update, and
+``checkpoint_best.pt`` may be from the middle of the rise, denser than asked for.
+Remove when: fairseq tells a model its updates also after each, and lets it say that it is not done.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from fairseq_entmax.mappings.rise import rises_of
 
 
 def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` behind which a model is told the number of its updates."""
+    """``Trainer.train_step``, after which the rises are told the number of updates."""
     output = step(trainer, *args, **kwargs)
     for rise in rises_of(trainer.get_model()):
         rise.set_num_updates(trainer.get_num_updates())
@@ -25,7 +25,7 @@ def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwarg
 def forget_best(
     save: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any
 ) -> Any:
-    """``save_checkpoint`` for which no model is the best as long as something in it rises."""
+    """``save_checkpoint``, but no best score is remembered while anything in the model rises."""
     best = vars(checkpoint_utils.save_checkpoint)
     is_rising = any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))
     if is_rising:

@@ -1,12 +1,12 @@
-"""Weights that fairseq asks its last cross-attention for in training, and that nobody reads.
+"""Skips the weights of the last cross-attention in training if nobody reads them.
 
-fairseq's decoder returns them with every batch, which keeps that layer from a kernel for the whole of
-attention. The usual criterions read the scores of words alone. What needs the weights (alignment, copying,
-a criterion, a model, a decoder or a task of somebody else's, a hook) gets them as before, and so does
-whoever calls a model himself.
+fairseq's decoder returns them with every batch, so that layer cannot use a kernel for the whole of
+attention. The usual criterions read only word scores. What needs the weights (alignment, copying,
+a hook, or somebody else's criterion, model, decoder or task) still gets them, and so does whoever
+calls a model directly.
 
-Without it: the last cross-attention computes weights in training that nobody reads.
-Remove when: fairseq's decoder returns weights only where they are asked for.
+Without it: in training, the last cross-attention computes weights that nobody reads.
+Remove when: fairseq's decoder returns weights only on request.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from fairseq.tasks import FairseqTask
 from fairseq_entmax import compat
 from fairseq_entmax.mappings.base import has_hook
 
-# Of fairseq's. Of this package's, those that say so themselves
+# fairseq's criterions that do; criterions of this package say so themselves
 READ_SCORES_ALONE = (AdaptiveLoss, CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
 SAYS_SO = "reads_scores_alone"
-# What the classes of a model and of its decoder say, and then the decoder in an update
+# Attributes of the classes of a model and its decoder, and of the decoder during an update
 MAY_BE_UNREAD, UNREAD = "weights_may_be_unread", "weights_are_unread"
 
 
 def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **options: Any) -> Any:
-    """``Trainer.train_step`` in which a decoder need not return weights that nobody reads."""
+    """``Trainer.train_step``, in which a decoder may leave out weights that nobody reads."""
     model = trainer.get_model()
     is_usual = type(trainer.task).train_step is FairseqTask.train_step
     if (
@@ -46,16 +46,16 @@ def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **opti
 
 
 def reads_scores_alone(criterion: Any) -> bool:
-    """Whether a criterion is known to read nothing else of what a decoder returns."""
+    """Whether a criterion is known to read only the scores that a decoder returns."""
     criterion_class = type(getattr(criterion, "stock_criterion", criterion))
-    # A class derived from it may read more
+    # A subclass may read more
     return criterion_class in READ_SCORES_ALONE or bool(vars(criterion_class).get(SAYS_SO))
 
 
 def _can_do_without(model: Any) -> bool:
-    """Whether a model is of a class that says so itself, as its decoder's does, and nobody looks on."""
+    """Whether the classes of a model and its decoder say so themselves, and no hook looks on."""
     decoder: Any = getattr(model, "decoder", None)
-    # A class derived from them may read weights
+    # A subclass may read weights
     if not all(vars(type(one)).get(MAY_BE_UNREAD) for one in (model, decoder)):
         return False
     layers = list(decoder.layers)[-1:]

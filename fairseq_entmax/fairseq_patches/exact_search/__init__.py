@@ -1,12 +1,12 @@
-"""fairseq's search where words have probability exactly zero, and whether it was exact.
+"""fairseq's search for models that give words probability zero, and whether it was exact.
 
-A sparse output layer gives most words probability zero. fairseq's search keeps such hypotheses
-in its beam, with a score of -inf, and fails when no other can end. :func:`search_with_zeros`
-ends it there instead, and says of each sentence whether the beam held every sequence of
-non-zero probability.
+A sparse output layer gives most words probability zero. fairseq's search keeps hypotheses with
+such words in its beam, with a score of -inf, and fails when no other can end.
+:func:`search_with_zeros` ends the search there instead, and says for each sentence whether the
+beam held every sequence of non-zero probability.
 
 Without it: fairseq's search fails for such models, or finds fewer sentences.
-Remove when: fairseq's search leaves candidates of probability zero out.
+Remove when: fairseq's search leaves out candidates of probability zero.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,20 @@ def search_with_zeros(
 ) -> Hypotheses:
     """``SequenceGenerator.generate`` for models that give words probability zero.
 
-    A hypothesis that nothing can follow leaves the beam, and a sentence is done when its beam is
-    empty, with fewer hypotheses than asked for where there are no more. Each hypothesis gets
+    A hypothesis that cannot go on leaves the beam. A sentence is done when its beam is empty, with
+    fewer hypotheses than asked for if there are no more. Each hypothesis gets
 
     - ``exact_search``: whether the beam held every sequence of non-zero probability that the
-      options allow; never for ``--sampling``, which draws;
+      options allow; always false for ``--sampling``;
     - ``unfinished``: whether its end has probability zero. It was cut off where it could not go
-      on, and its score is that of its words: where a sentence has no other hypothesis, and where
-      a sample cannot go on;
+      on, and its score is that of its words. A sentence has such a hypothesis if it has no other,
+      or if a sample cannot go on;
     - ``impossible_prefix``: how many of the words that were forced at its beginning have
       probability zero. They add nothing to its score.
 
-    Models that give every word some probability, fairseq's own and those whose ``gives_zeros`` is
-    false, are searched by fairseq as it is, but for diverse groups, which fail there in all but the
-    first batch.
+    fairseq's own search is used for models that give every word some probability: its own models,
+    and those whose ``gives_zeros`` is false. The exception is diverse groups, which fail there in
+    all but the first batch.
     """
     models = [*generator.model.models, generator.lm_model]
     has_zeros = any(model is not None and _may_give_zeros(model) for model in models)
@@ -73,7 +73,7 @@ def align_with_zeros(
 
 
 def fill_up(prepare: Callable[..., Any], generator: Any, sample: Any, sentences: Hypotheses) -> Any:
-    """``_prepare_batch_for_alignment``, which wants as many hypotheses as the beam is wide."""
+    """``_prepare_batch_for_alignment``, which needs as many hypotheses as the beam is wide."""
     for hypotheses in sentences:
         missing = generator.beam_size - len(hypotheses)
         hypotheses += [{**hypotheses[-1], "is_filler": True} for _ in range(missing)]

@@ -1,4 +1,4 @@
-"""One batch in fairseq's search, whose steps are looked at and mended."""
+"""fairseq's search for one batch, whose steps are observed and corrected."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Hypotheses = list[list[dict[str, Any]]]
 
 
 def _copy(module: nn.Module) -> Any:
-    """A module with the same parts, in which some can be replaced."""
+    """A shallow copy of a module, in which submodules can be replaced."""
     copied = copy.copy(module)
     copied._modules = dict(module._modules)
     return copied
 
 
 def _shadow(owner: Any, name: str, change: Callable[..., Any], *context: Any) -> None:
-    """Have a method of one object run ``change``, which gets it first, and the context."""
+    """Replace a method of one object by ``change``, which gets it first, then the context."""
     setattr(owner, name, functools.partial(change, getattr(owner, name), *context))
 
 
 class BatchSearch:
     """A copy of a generator for one batch.
 
-    What belongs to sentences is kept for the whole batch; ``places`` says which of them are still
-    searched, as fairseq takes finished ones out. Sentences are mended from the step on at which
-    the model gives some word probability zero. The generator given stays as it is.
+    It keeps its state for all sentences of the batch; ``places`` are the indices of those still
+    searched, as fairseq removes finished ones. A sentence is corrected from the step on at which
+    the model gives some word probability zero. The original generator does not change.
     """
 
     def __init__(self, generator: Any) -> None:
@@ -67,11 +67,11 @@ class BatchSearch:
         self.cut: list[set[tuple[int, ...]]] = [set() for _ in range(num_sentences)]
 
     def _has_zeros(self) -> Tensor:
-        """In which of the sentences still searched the model gave some word probability zero."""
+        """For each sentence still searched, whether the model gave some word probability zero."""
         return self.zeros[self.places]
 
     def _look(self, forward: Callable[..., Any], *args: Any) -> Any:
-        """``forward_decoder``: notes which words are impossible, ``(hypotheses, words)``."""
+        """``forward_decoder``, but it notes which words are impossible, ``(hypotheses, words)``."""
         lprobs, attention = forward(*args)
         if self.places is None:
             self._begin(len(lprobs) // self.generator.beam_size, lprobs.device)
@@ -81,9 +81,9 @@ class BatchSearch:
     def _look_at_language_model(
         self, normalize: Callable[..., Tensor], *args: Any, **kwargs: Any
     ) -> Tensor:
-        """``get_normalized_probs`` whose zeros are impossible with every weight but 0.
+        """``get_normalized_probs``, but zeros stay impossible with any weight other than 0.
 
-        fairseq multiplies by the weight, and -inf by one below 0 would be infinitely good.
+        fairseq multiplies by the weight, and -inf times one below 0 would be infinitely good.
         """
         lprobs = normalize(*args, **kwargs)
         weight = self.generator.lm_weight
@@ -103,7 +103,7 @@ class BatchSearch:
         prefix_tokens: Tensor,
         beam_size: int,
     ) -> Any:
-        """``_prefix_tokens`` that keeps a word of probability zero, and counts it as certain."""
+        """``_prefix_tokens``, but a word of probability zero is kept, and counts as certain."""
         words = prefix_tokens[:, step].repeat_interleave(beam_size)[:, None]
         lprob = lprobs.gather(1, words)
         is_zero = (lprob == IMPOSSIBLE) & (words != self.generator.pad)
@@ -120,21 +120,21 @@ class BatchSearch:
         prev_output_tokens: Tensor,
         ids: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """``search.step`` that continues no dead hypothesis, and notes what it keeps."""
+        """``search.step``, but it continues no dead hypothesis, and notes what it keeps."""
         assert self.places is not None
         eos = self.generator.eos
         tokens = prev_output_tokens.view(*lprobs.shape[:2], -1)
-        self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
+        self.impossible[:, self.generator.pad] = False  # which fairseq never chooses
         impossible = self.impossible.view(lprobs.shape)
         self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
         self.no_end[self.places] |= impossible[:, :, eos].any(dim=1)
         zeros = self._has_zeros()
-        # fairseq lets hypotheses that have ended go on, in searches without spare candidates
+        # In searches without spare candidates, fairseq lets hypotheses go on after their end
         ended = tokens[:, :, 1:].eq(eos).any(dim=2) & zeros[:, None]
         total = self._totals(step, scores).masked_fill(ended, IMPOSSIBLE)
         self._allow(step, lprobs, tokens, total, ended)
         if isinstance(self.search, DiverseBeamSearch):
-            # fairseq keeps what groups share by numbers of the data set, in a table of the batch
+            # fairseq keeps what groups share in a table of the batch, but by data set numbers
             ids = self.places
         chosen, words, beams = choose(step, lprobs, scores, prev_output_tokens, ids)
         chosen = chosen.masked_fill(ended.gather(1, beams), IMPOSSIBLE)
@@ -143,7 +143,7 @@ class BatchSearch:
         return chosen, words, beams
 
     def _totals(self, step: int, scores: Tensor) -> Tensor:
-        """Scores of the hypotheses so far; of one alone at first, where all are the same."""
+        """Scores of the hypotheses so far; at the first step, where all are the same, of one."""
         if step:
             return scores[:, :, step - 1]
         total = scores.new_full(scores.shape[:2], IMPOSSIBLE)
@@ -153,10 +153,10 @@ class BatchSearch:
     def _allow(
         self, step: int, lprobs: Tensor, tokens: Tensor, total: Tensor, ended: Tensor
     ) -> None:
-        """Change the log probabilities of next words, in place, as the search needs them."""
+        """Change the log probabilities of the next words, in place, as the search needs them."""
         eos = self.generator.eos
         if isinstance(self.search, LengthConstrainedBeamSearch):
-            # fairseq makes hypotheses longer than the source, with a score of -inf
+            # fairseq would make hypotheses longer than the source, with a score of -inf
             longest = self.search.max_len_a * self.search.src_lengths + self.search.max_len_b
             at_end = (step >= longest) & self._has_zeros()
             lprobs[at_end, :, :eos] = IMPOSSIBLE
@@ -164,7 +164,7 @@ class BatchSearch:
         if not self.is_sampling:
             lprobs[ended] = IMPOSSIBLE
             return
-        # torch draws from no row of zeros: a sample that cannot go on ends
+        # torch cannot draw from a row of zeros, so a sample that cannot go on ends
         is_stuck = lprobs.amax(dim=2) == IMPOSSIBLE
         lprobs[:, :, eos].masked_fill_(is_stuck, 0.0)
         for sentence, beam in (is_stuck & (total > IMPOSSIBLE)).nonzero().tolist():
@@ -177,13 +177,13 @@ class BatchSearch:
     def _sort_out(
         self, chosen: Tensor, words: Tensor, beams: Tensor, total: Tensor, lprobs: Tensor
     ) -> None:
-        """See which candidates end and which go on; where none does, end the hypotheses."""
+        """Find the candidates that end and those that go on; if there are none, end hypotheses."""
         assert self.places is not None
         num_candidates, beam = chosen.size(1), self.generator.beam_size
         ignored = functional.pad(self.ignored, (0, num_candidates - beam))
         is_end = (words == self.generator.eos) & (chosen > IMPOSSIBLE)
         self.taken = is_end | ignored
-        # As fairseq has it: among the first of them end those that end, and the others go on
+        # As in fairseq, only the first ``beam`` candidates can end, and the others fill the beam
         ends = is_end & ~ignored
         ends[:, beam:] = False
         fills_beam = ~self.taken & ((~self.taken).cumsum(dim=1) <= beam)
@@ -192,7 +192,7 @@ class BatchSearch:
             self.exactness.update(
                 self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on
             )
-        # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
+        # If a beam is not full, fairseq lets ended hypotheses go on; only zeros stop them
         is_full = fills_beam.sum(dim=1) == beam
         exhausted = ~goes_on.any(dim=1) & (self._has_zeros() | is_full)
         for sentence in (exhausted & ~ends.any(dim=1)).nonzero().flatten().tolist():
@@ -208,15 +208,15 @@ class BatchSearch:
         self.exhausted = exhausted.tolist()
 
     def _prune(self, prune: Callable[..., None], batch_idxs: Tensor) -> None:
-        """``prune_sentences``, which tells what sentences are left."""
+        """``prune_sentences``, but it notes which sentences are left."""
         assert self.places is not None
         self.places, self.taken = self.places[batch_idxs], self.taken[batch_idxs]
         prune(batch_idxs)
 
     def _go_on(self, update: Callable[..., None], active_hypos: Tensor) -> None:
-        """``update_constraints``, which tells what candidates go on.
+        """``update_constraints``, but it notes which candidates go on.
 
-        Places of the beam without one stay empty: what fairseq would choose there it ignores.
+        Places of the beam without one stay empty: fairseq ignores what it would choose there.
         """
         self.ignored = self.taken.gather(1, active_hypos)
         update(active_hypos)
@@ -224,14 +224,14 @@ class BatchSearch:
     def _is_finished(
         self, is_finished: Callable[..., bool], step: int, sentence: int, max_len: int, *args: Any
     ) -> bool:
-        """``is_finished``, also where nothing can go on."""
+        """``is_finished``, but also true if nothing can go on."""
         assert self.places is not None
         if step == max_len and not self.generator.match_source_len:
             self.exactness.exact[self.places[sentence]] &= ~self._could_go_on(step, sentence)
         return is_finished(step, sentence, max_len, *args) or self.exhausted[sentence]
 
     def _could_go_on(self, step: int, sentence: int) -> Tensor:
-        """Whether some hypothesis of a sentence would have gone on with a greater length."""
+        """Whether a greater maximum length would let some hypothesis of a sentence go on."""
         generator, tokens = self.generator, self.tokens[sentence]
         lprobs = self.live.new_zeros(len(tokens), generator.vocab_size, dtype=torch.float32)
         impossible = self.impossible.view(*self.live.shape, -1)[sentence]
@@ -241,14 +241,14 @@ class BatchSearch:
         if generator.token_indices_to_suppress is not None:
             lprobs[:, generator.token_indices_to_suppress] = IMPOSSIBLE
         if generator.repeat_ngram_blocker is not None:
-            # With padding behind, where fairseq's own looks
+            # With padding at the end, where fairseq's own blocker looks
             padded = functional.pad(tokens, (0, 1), value=generator.pad)
             lprobs = generator.repeat_ngram_blocker(padded, lprobs, 1, len(tokens), step)
         lprobs[:, generator.eos] = IMPOSSIBLE
         return (lprobs[self.live[sentence]] > IMPOSSIBLE).any()
 
     def finish(self, sentences: Hypotheses) -> Hypotheses:
-        """Leave out what is no hypothesis, say what is said of them, and count."""
+        """Keep the valid hypotheses, add to each what is known of it, and count the searches."""
         if self.places is None:
             return sentences
         exact, zeros, no_end, forced = (
@@ -270,7 +270,7 @@ class BatchSearch:
         return finished
 
     def _choose(self, place: int, hypotheses: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The hypotheses that are some: finished ones if there are any, each once."""
+        """The valid hypotheses, each once: finished ones if there are any, else unfinished ones."""
         for hypothesis in hypotheses:
             words = tuple(hypothesis["tokens"][:-1].tolist())
             hypothesis["unfinished"] = words in self.cut[place]

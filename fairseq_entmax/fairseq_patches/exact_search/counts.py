@@ -1,4 +1,4 @@
-"""How many searches were exact, for a generator, a block of Python, and fairseq's commands."""
+"""Counts of exact searches: by a generator, in a block of Python, and in fairseq's commands."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class SearchCounts:
 
     sentences: int = 0
     exact: int = 0
-    # Whose model gave some word probability zero, and whose search was exact, or whose end was such a
-    # word at some step: so of no softmax, and of no copy of words which are not in the source
+    # The model gave some word probability zero, and the search was exact or the sentence's end was
+    # such a word at some step. This excludes softmax, and zeros only of markers not in the source
     sparse: int = 0
     unfinished: int = 0  # without a hypothesis of probability above zero
-    impossible_prefix: int = 0  # with a forced first word of probability zero
+    impossible_prefix: int = 0  # with a forced word of probability zero
 
     def add(self, other: SearchCounts) -> None:
         """Add the sentences of other searches."""
@@ -53,9 +53,9 @@ def count_searches() -> Iterator[SearchCounts]:
 
 
 def reporting(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """fairseq's command, which logs at its end how many searches were exact.
+    """Run a command of fairseq's, and log at its end how many searches were exact.
 
-    Nothing is logged for models without a sparse output.
+    This line is logged only for models with a sparse output.
     """
     with count_searches() as counts:
         result = main(*args, **kwargs)

@@ -7,9 +7,9 @@ IMPOSSIBLE = -torch.inf
 
 
 class Exactness:
-    """Counts what a search could continue with, and what it keeps.
+    """Counts the continuations that a search could choose, and those that it keeps.
 
-    ``exact`` says of each sentence whether nothing was discarded so far.
+    ``exact`` says for each sentence whether nothing has been discarded so far.
     """
 
     def __init__(self, num_sentences: int, beam_size: int, device: torch.device) -> None:
@@ -28,11 +28,11 @@ class Exactness:
         ends: Tensor,
         goes_on: Tensor,
     ) -> None:
-        """Note what a step of the sentences that are still searched, at ``places``, keeps.
+        """Note what a step keeps for the sentences still searched, at ``places``.
 
         ``live`` hypotheses, ``(sentences, beam)``, can go on; at the first step, where all are the
-        same, the first alone. Candidates, ``(sentences, candidates)``, continue the hypotheses
-        ``beams`` by ``words``; some are finished now (``ends``), some live in the next step.
+        same, only the first can. Candidates, ``(sentences, candidates)``, continue the hypotheses
+        ``beams`` by ``words``; some end now (``ends``), and some go on (``goes_on``).
         """
         room = self.beam_size - self.ended[places]
         ends = ends & (ends.cumsum(dim=1) <= room[:, None])
@@ -43,7 +43,7 @@ class Exactness:
         remaining = ends | (goes_on & ~is_full[:, None])
         # Groups of a diverse search may hold the same hypothesis: it counts once
         same = (tokens[:, :, None] == tokens[:, None]).all(dim=-1) & live[:, None]
-        first = same.int().argmax(dim=2)  # of the hypotheses with these words
+        first = same.int().argmax(dim=2)  # the first hypothesis with the same words
         is_first = first == torch.arange(self.beam_size, device=first.device)
         possible = (lprobs > IMPOSSIBLE).sum(dim=2) * (live & is_first)
         names = first.gather(1, beams) * lprobs.size(2) + words
