@@ -94,8 +94,8 @@ def mark(
 ) -> list[Counter[str]]:
     """Write a source, and its target if there is one, with markers; the source comes first.
 
-    Words that are cut off a source have no marker in the target. Returns, for each text, the numbers
-    of ``words``, of ``unknown`` words, and of these ``marked``.
+    Words that are cut off a source have no marker in the target. Returns for each text the number
+    of ``words``, of ``unknown`` words, and of those ``marked``.
     """
     counts: list[Counter[str]] = [Counter() for _ in paths]
     for place, sides in enumerate(zip_longest(*map(unmarked_words, paths)), start=1):
@@ -124,8 +124,8 @@ def restore(
 ) -> Counter[str]:
     """Copy the output of fairseq-generate, with words in place of markers in S, T, H and D.
 
-    Returns the numbers of ``hypotheses``, of markers in them that were ``restored`` or ``lost`` (they
-    stand for no word and become ``<unk>``), and of ``sources``, each of which matched its line.
+    Returns the numbers of ``hypotheses``, of markers in them that were ``restored`` or ``lost``
+    (those for no word become ``<unk>``), and of ``sources``, each of which matched its line.
     """
     sources = [words[:cut] for words in unmarked_words(source)]
     counts: Counter[str] = Counter()
