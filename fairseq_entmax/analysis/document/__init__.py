@@ -30,7 +30,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def validate(analysis: Any, name: str) -> None:
-    """Check a document against the schema, and set fields to null that this release adds."""
+    """Check a document against the schema, and set fields of measures that it lacks to null."""
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:

@@ -1,7 +1,7 @@
 """The JSON Schema of ``analysis.json``: a frame that is filled in with the fields of measures.
 
-``analysis.schema.json`` ships with the measures filled in. Rewrite it after a measure changed:
-``python -m fairseq_entmax.analysis.document``."""
+``analysis.schema.json`` ships with the measures filled in. After changing a measure, rewrite it
+with ``python -m fairseq_entmax.analysis.document``."""
 
 from __future__ import annotations
 

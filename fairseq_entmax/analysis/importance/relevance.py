@@ -50,7 +50,7 @@ class HeadRelevance:
     lengths: tuple[int, ...] = ()
 
     def by_sentence(self, heads: Tensor) -> Tensor:
-        """Sum over each sentence's predictions, from ``(predictions, heads)``."""
+        """Sum ``(predictions, heads)`` over the predictions of each sentence."""
         return torch.stack([part.sum(dim=0) for part in heads.split(list(self.lengths))])
 
     def shares(self) -> ByHead:

@@ -42,7 +42,7 @@ NEGLIGIBLE = 1e-30
 
 
 def logit(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Split each prediction's relevance 1 by ``|weight * inputs|``, or evenly if all are 0."""
+    """Split each logit's relevance 1 in proportion to ``|weight * inputs|``, evenly if all are 0."""
     return _shares((inputs * weight).abs())
 
 
@@ -66,7 +66,7 @@ def made_by_inputs(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
-    """Pass relevance of a layer normalisation's output to its inputs; all 0: each keeps its own."""
+    """Pass relevance of a layer normalisation to its inputs; if all are 0, each keeps its own."""
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
     others = 1.0 / inputs.size(-1)

@@ -66,7 +66,7 @@ class DataType:
         """Refuse a loaded data set that lacks the targets it needs."""
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        """Refuse a checkpoint of other data; its dictionary's last ``markers`` lack embeddings."""
+        """Refuse a checkpoint of other data; the last ``markers`` symbols have no embedding."""
         raise NotImplementedError
 
     def build_model(self, checkpoint: Any, task: Any) -> Any:
@@ -90,11 +90,11 @@ class DataType:
         raise NotImplementedError
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        """Return the type's own fields and the counts of ``data`` in the document."""
+        """Return the kind, the languages and the counts in ``data`` of the document."""
         raise NotImplementedError
 
     def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
-        """Return the type's own fields and the counts of ``data`` in an ablation."""
+        """Return the kind, the languages and the counts in ``data`` of an ablation."""
         return {"kind": self.name, "source_lang": None, "target_lang": None, **counts}
 
     def item_text(self, item: Any) -> str:
@@ -147,7 +147,7 @@ class TextAlone(DataType):
 
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a checkpoint was trained with, out of ``names``."""
+    """Return the values of task options, of those ``names`` that a checkpoint has."""
     found: dict[str, Any] = {}
     for settings in groups_of(load_checkpoint(path)):
         for name in names:

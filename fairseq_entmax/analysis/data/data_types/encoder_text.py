@@ -62,7 +62,7 @@ class EncoderText(TextAlone):
 
 
 class MaskedText(EncoderText):
-    """Texts as ``masked_lm`` makes them: some words are masked, and predicted."""
+    """Texts as ``masked_lm`` makes them: the model predicts masked words."""
 
     name = "masked"
     tasks = ("masked_lm",)

@@ -75,8 +75,8 @@ class LanguageModel(TextAlone):
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
         target: Tensor = sample["target"]
         words = model.decoder.dictionary
-        # If a text begins with <s>, so do its targets. Nothing predicts it, and fairseq-eval-lm
-        # leaves it out
+        # If a text begins with <s>, so do its targets. It is not to be predicted, and
+        # fairseq-eval-lm leaves it out
         return target, (target != words.pad()) & (target != words.bos())
 
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
