@@ -42,7 +42,7 @@ NEGLIGIBLE = 1e-30
 
 
 def logit(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Split each logit's relevance 1 in proportion to ``|weight * inputs|``, evenly if all are 0."""
+    """Split a logit's relevance 1 in proportion to ``|weight * inputs|``, evenly if all are 0."""
     return _shares((inputs * weight).abs())
 
 
