@@ -1,4 +1,4 @@
-"""A model of fairseq's that this package knows nothing of: speech in, words out."""
+"""A fairseq model that this package has no code for: it reads speech and writes words."""
 
 from argparse import Namespace
 
@@ -40,7 +40,7 @@ def scores_of(model):
     return model(sounds, torch.tensor([24, 20]), words)[0]
 
 
-def test_attentions_of_a_speech_model_get_mappings_gates_and_learn_their_alphas(args):
+def test_a_speech_model_gets_mappings_and_gates_and_learns_its_alphas(args):
     torch.manual_seed(1)
     args.head_gates = "cross"
     model = Speech.build_model(args, tiny_task()).train()
@@ -54,7 +54,7 @@ def test_attentions_of_a_speech_model_get_mappings_gates_and_learn_their_alphas(
     assert all((modules[place].mapping.alpha != alpha).all() for place, alpha in before.items())
 
 
-def test_it_is_saved_loaded_and_pruned(args):
+def test_a_speech_model_is_saved_loaded_and_pruned(args):
     model = Speech.build_model(args, tiny_task()).eval()
     gone = [Head("encoder-self", 1, 2)]
     pruned, _ = prune_state({"model": model.state_dict(), "args": args}, "speech.pt", gone)
@@ -65,7 +65,7 @@ def test_it_is_saved_loaded_and_pruned(args):
     torch.testing.assert_close(scores_of(smaller), scores_of(model))
 
 
-def test_a_class_that_does_not_say_what_its_model_has_is_refused(args, monkeypatch):
+def test_a_class_that_misstates_its_attentions_is_refused(args, monkeypatch):
     monkeypatch.setattr(Speech, "attentions", ("cross",))
     with pytest.raises(ValueError, match=r"cross, decoder-self, encoder-self, its .* says cross: "):
         Speech.build_model(args, tiny_task())
@@ -76,21 +76,21 @@ def test_a_class_that_does_not_say_what_its_model_has_is_refused(args, monkeypat
         model.take_features(model.attention_options, args)
 
 
-def test_all_features_but_the_heads_can_be_left_out(args, monkeypatch):
+def test_all_features_except_the_heads_can_be_left_out(args, monkeypatch):
     monkeypatch.setattr(Speech, "features", (AttentionHeads,))
     model = Speech.build_model(args, tiny_task()).train()
     model.take_teacher(None, None)
     assert model.get_normalized_probs((scores_of(model), None), False).min() > 0
 
 
-def test_layers_are_numbered_in_their_order_whatever_they_are_called():
+def test_layers_are_numbered_in_order_under_any_names():
     layers = ("encoder.fft_a.0", "encoder.fft_b.0", "decoder.blocks.x", "decoder.blocks.y")
     weights = weights_of_attentions(f"{layer}.self_attn.q_proj.bias" for layer in layers)
     numbers = [(place.attention, place.layer) for place, *_ in weights.values()]
     assert numbers == [
         (side, layer) for side in ("encoder-self", "decoder-self") for layer in (0, 1)
     ]
-    # A tool that converts checkpoints may have sorted them as text
+    # A tool that converts checkpoints may sort the names as text
     paths = sorted(f"encoder.layers.{number}.self_attn.q_proj.bias" for number in range(12))
     found = weights_of_attentions(paths).items()
     assert all(f".layers.{weight.place.layer}." in path for path, weight in found)

@@ -1,4 +1,4 @@
-"""With softmax, the model is fairseq's transformer: the test that guards all others."""
+"""With softmax, the model is fairseq's transformer: all other tests build on this one."""
 
 from argparse import Namespace
 
@@ -20,7 +20,7 @@ def pair(**options):
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax,entmax"])
-def test_the_same_seed_gives_the_same_weights_whatever_the_mapping(mapping):
+def test_the_same_seed_gives_the_same_weights_for_every_mapping(mapping):
     stock = build_model("transformer").state_dict()
     ours = build_model("entmax_transformer", attn_mapping=mapping).state_dict()
     assert all(torch.equal(ours[name], value) for name, value in stock.items())
@@ -42,10 +42,10 @@ def test_the_same_seed_gives_the_same_weights_whatever_the_mapping(mapping):
     ],
     ids=lambda options: next(iter(options), "plain"),
 )
-def test_training_takes_the_course_of_fairseqs(options):
+def test_training_with_softmax_matches_fairseqs(options):
     ours, stock = pair(dropout=0.1, **options)
     if "quant_noise_pq" in options:
-        # torch's fused attention, which fairseq calls otherwise, reads the weights without it
+        # fairseq otherwise calls torch's fused attention, which ignores the noise on weights
         for module in stock.modules():
             if isinstance(module, FairseqMultiheadAttention):
                 module.skip_embed_dim_check = True
@@ -66,7 +66,7 @@ def test_training_takes_the_course_of_fairseqs(options):
         torch.testing.assert_close(weights[name], value, atol=1e-6, rtol=1e-5, msg=name)
 
 
-def test_translations_are_those_of_fairseq():
+def test_translations_match_fairseqs():
     found = [search(spread_scores(model), batch([9, 7, 4], [6, 8, 5]), beam=4) for model in pair()]
     first, second = ([[tokens for tokens, _ in one] for one in sentences] for sentences in found)
     assert first == second
@@ -80,7 +80,7 @@ def test_translations_are_those_of_fairseq():
         ("bart", 5, EntmaxBARTModel),
     ],
 )
-def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults(
+def test_every_architecture_of_fairseq_has_a_counterpart_with_its_defaults(
     stock, number, model_class
 ):
     names = ARCH_MODEL_INV_REGISTRY[stock]

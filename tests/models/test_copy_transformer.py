@@ -31,7 +31,7 @@ def model_of(mapping="softmax", **options):
 
 
 def sample(target_lengths=(6, 8, 5)):
-    """A batch whose first source holds a marker twice, and whose last is markers alone."""
+    """A batch with a marker twice in the first source, and only markers in the last."""
     made = batch([9, 7, 4], list(target_lengths), left_pad_source=True, left_pad_target=False)
     source = made["net_input"]["src_tokens"]
     first = len(marked_task().source_dictionary) - MARKERS
@@ -60,7 +60,7 @@ def test_probabilities_sum_to_one_in_every_precision(mapping, dtype):
         ("entmax", {"copy_heads": "0,3", "copy_layer": -2}, 0, [0, 3]),
     ],
 )
-def test_what_is_copied_is_the_mean_weight_of_the_heads(mapping, options, layer, heads):
+def test_the_copy_distribution_is_the_mean_weight_of_the_copy_heads(mapping, options, layer, heads):
     model, made = model_of(mapping, **options).double(), sample()["net_input"]
     weights = []
     with model.decoder.layers[layer].encoder_attn.observed(weights.append):
@@ -78,7 +78,7 @@ def test_what_is_copied_is_the_mean_weight_of_the_heads(mapping, options, layer,
     torch.testing.assert_close(extra["attn"][0], copied, atol=1e-9, rtol=0)
 
 
-def test_markers_that_the_source_lacks_cannot_be_said():
+def test_only_markers_of_the_source_have_a_probability():
     log_probs, _ = model_of()(**sample()["net_input"])
     first = len(marked_task().source_dictionary) - MARKERS
     reachable = (log_probs[:, :, first:] > -torch.inf).all(1)
@@ -88,7 +88,7 @@ def test_markers_that_the_source_lacks_cannot_be_said():
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-def test_markers_have_no_row_and_look_like_the_unknown_word(is_shared):
+def test_markers_have_no_embedding_and_use_that_of_the_unknown_word(is_shared):
     model, dictionary = model_of(share_all_embeddings=is_shared), marked_task().source_dictionary
     num_words = len(dictionary) - MARKERS
     words = torch.tensor([[len(dictionary) - 1, 6, dictionary.unk()]])
@@ -104,13 +104,13 @@ def test_markers_have_no_row_and_look_like_the_unknown_word(is_shared):
 
 
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_decoding_step_by_step_equals_the_whole_pass(mapping):
+def test_stepwise_decoding_matches_the_whole_pass(mapping):
     assert_steps_equal_the_whole_pass(model_of(mapping).double(), sample())
 
 
 @torch.no_grad()
 def last_step(models, made, temperature=1.0):
-    """What fairseq's search gets for the last word, as it asks: word by word."""
+    """What fairseq's search receives for the last word, computed word by word."""
     ensemble = EnsembleModel(models)
     encoder_outs, states = ensemble.forward_encoder(made), [{} for _ in models]
     tokens = made["prev_output_tokens"]
@@ -120,7 +120,7 @@ def last_step(models, made, temperature=1.0):
 
 
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_the_temperature_is_of_the_mixture(temperature):
+def test_the_temperature_acts_on_the_mixture(temperature):
     model, made = model_of("sparsemax"), sample((6, 6, 6))["net_input"]
     log_probs, _ = last_step([model], made, temperature)
     with torch.no_grad():
@@ -129,7 +129,7 @@ def test_the_temperature_is_of_the_mixture(temperature):
     torch.testing.assert_close(log_probs.double(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_an_ensemble_is_the_mean_of_its_mixtures():
+def test_an_ensemble_averages_its_mixtures():
     models = [model_of("sparsemax"), model_of("softmax", seed=2)]
     made = sample((6, 6, 6))["net_input"]
     log_probs, attention = last_step(models, made)
@@ -142,7 +142,7 @@ def test_an_ensemble_is_the_mean_of_its_mixtures():
 
 
 @pytest.mark.parametrize("sampling", [False, True])
-def test_a_search_copies_markers_of_the_sentence_that_is_searched(sampling):
+def test_a_search_copies_only_markers_of_its_own_sentence(sampling):
     model, made = model_of("sparsemax"), sample()
     with torch.no_grad():
         model.decoder.copy_switch.bias.fill_(-2.0)
@@ -169,7 +169,7 @@ def test_recomputed_layers_give_the_same_gradients():
         torch.testing.assert_close(again, stored, atol=1e-5, rtol=1e-4)
 
 
-def test_the_copy_head_has_a_mapping_of_its_own():
+def test_copy_heads_can_have_another_mapping():
     model = model_of("entmax", copy_mapping="sparsemax", copy_heads="1")
     mapping = model.decoder.copy_attention().mapping
     assert isinstance(mapping, PerHeadMapping)
@@ -181,7 +181,7 @@ def test_the_copy_head_has_a_mapping_of_its_own():
 
 
 @pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
-def test_a_checkpoint_of_a_model_that_does_not_copy_can_be_loaded(arch, caplog):
+def test_a_checkpoint_without_copying_can_be_loaded(arch, caplog):
     start = build_model(arch)
     model = build_model(COPY, seed=7)
     switch = model.decoder.copy_switch.weight.clone()
@@ -193,7 +193,7 @@ def test_a_checkpoint_of_a_model_that_does_not_copy_can_be_loaded(arch, caplog):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_of_a_checkpoint_that_knows_markers_as_words_their_rows_are_left_out(shared):
+def test_rows_of_markers_in_a_checkpoint_are_left_out(shared):
     options = {"share_all_embeddings": shared}
     start = build_model("transformer", task=marked_task(), **options)
     model = model_of(seed=7, **options)
@@ -207,7 +207,7 @@ def test_of_a_checkpoint_that_knows_markers_as_words_their_rows_are_left_out(sha
         assert torch.equal(ours.weight, theirs.weight[:words])
 
 
-def test_a_checkpoint_of_other_words_is_refused():
+def test_a_checkpoint_with_another_vocabulary_is_refused():
     model = build_model(COPY)
     state = model.state_dict()
     state["decoder.embed_tokens.weight"] = state["decoder.embed_tokens.weight"][:-1]
@@ -231,7 +231,7 @@ def test_a_checkpoint_of_other_words_is_refused():
         ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff has no one distribution"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         model_of(**options)
 
@@ -252,7 +252,7 @@ def _dictionary(*words):
         (["a", "<unk-0>", "b", "<unk-0>x"], 1, "ends with 0 words"),
     ],
 )
-def test_source_and_target_need_one_dictionary_with_markers_at_its_end(words, markers, message):
+def test_source_and_target_need_one_dictionary_that_ends_with_markers(words, markers, message):
     dictionary = _dictionary(*words)
     with pytest.raises(ValueError, match=message):
         check_dictionaries(dictionary, dictionary, markers)
@@ -261,7 +261,7 @@ def test_source_and_target_need_one_dictionary_with_markers_at_its_end(words, ma
     check_dictionaries(*[_dictionary("<unk-0>", "<unk-1>")] * 2, 2)
 
 
-def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():
+def test_the_opennmt_architecture_has_the_sizes_of_the_paper():
     args = Namespace(arch="entmax_copy_transformer_opennmt", decoder_layers=3)
     ARCH_CONFIG_REGISTRY[args.arch](args)
     for side in ("encoder", "decoder"):
@@ -273,7 +273,7 @@ def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():
     assert args.share_all_embeddings
 
 
-def test_every_architecture_of_the_transformer_has_one_that_copies_with_options_of_its_own():
+def test_every_transformer_architecture_has_a_copying_one_with_extra_options():
     plain = ARCH_MODEL_INV_REGISTRY["entmax_transformer"]
     expected = {name.replace("entmax_", "entmax_copy_", 1) for name in plain}
     assert set(ARCH_MODEL_INV_REGISTRY[COPY]) == expected | {"entmax_copy_transformer_opennmt"}

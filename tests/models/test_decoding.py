@@ -1,4 +1,4 @@
-"""Decoding, step by step and with a beam, against the whole pass."""
+"""Stepwise decoding and beam search, compared with the whole pass."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ NONE = dict.fromkeys(UNEVEN, 0)
         *((mapping, heads) for mapping in ("softmax", "entmax") for heads in (UNEVEN, NONE)),
     ],
 )
-def test_steps_and_sentences_alone_give_what_all_together_give(mapping, heads):
+def test_steps_and_single_sentences_match_the_whole_batch(mapping, heads):
     model = spread_scores(build_model(attn_mapping=mapping, **heads)).double()
     together = sample()
     assert_steps_equal_the_whole_pass(model, together)
@@ -46,7 +46,7 @@ def test_steps_and_sentences_alone_give_what_all_together_give(mapping, heads):
 @pytest.mark.parametrize(
     ("mapping", "heads"), [("softmax", {}), ("entmax", UNEVEN), ("fusedmax", {}), ("entmax", NONE)]
 )
-def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, heads):
+def test_beam_search_finds_the_same_with_and_without_a_shared_source(mapping, heads):
     model = spread_scores(build_model(attn_mapping=mapping, **heads))
     plain = search(model, sample(), beam=4, digits=4)
     model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
@@ -57,14 +57,14 @@ def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, 
     ("orders", "is_copied"),
     [
         (([0, 0, 1, 1, 2, 2], [1, 1, 2, 3, 5, 4]), False),  # within sentences
-        (([0, 0, 1, 1, 2, 2], [1, 0, 4, 5]), True),  # one has finished
+        (([0, 0, 1, 1, 2, 2], [1, 0, 4, 5]), True),  # one sentence has finished
         (([0, 0, 1, 1, 2, 2], [1, 0, 4, 5], [0, 0, 3, 2], [2, 3]), True),
         (([2, 0, 1], [0, 2, 1]), True),
-        (([0, 0, 1, 1], [0, 2, 2, 3]), True),  # from sentence to sentence
+        (([0, 0, 1, 1], [0, 2, 2, 3]), True),  # across sentences
     ],
 )
 @torch.no_grad()
-def test_the_encoders_output_follows_every_order(orders, is_copied):
+def test_the_encoder_output_follows_every_reordering(orders, is_copied):
     model, net_input = build_model(), sample()["net_input"]
     last = found = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
     dims = {"encoder_out": 1, "encoder_padding_mask": 0}

@@ -1,4 +1,4 @@
-"""What heads learn in training: in the files of the save directory, and in fairseq's logs."""
+"""What heads learn in training, as files in the save directory and in fairseq's logs."""
 
 import json
 import math
@@ -17,13 +17,13 @@ from tests.support import batch, build_model
 
 @pytest.fixture
 def trainer(monkeypatch):
-    """Stands for fairseq's trainer: says how many updates it has made."""
+    """A stand-in for fairseq's trainer that counts updates."""
 
     class Trainer:
         updates = 0
 
         def step(self, model):
-            """One training step, after which every logit is larger by a hundredth."""
+            """One training step, after which every logit is larger by 0.01."""
             model.train()
             model.set_num_updates(self.updates)
             model(**batch([4, 3], [3, 4])["net_input"])
@@ -51,8 +51,8 @@ def updates(path):
     return [record["update"] for record in read_record(path / "alpha.jsonl")]
 
 
-def test_a_line_holds_the_alpha_of_every_head_behind_its_number_of_updates(tmp_path, trainer):
-    # A new training in an old folder starts its own record
+def test_a_line_has_the_number_of_updates_and_the_alpha_of_every_head(tmp_path, trainer):
+    # A new training in an old folder starts a new record
     for start in (1.3, 1.5):
         trainer.updates = 0
         trainer.step(build_model(save_dir=str(tmp_path), alpha_init=start))
@@ -63,7 +63,7 @@ def test_a_line_holds_the_alpha_of_every_head_behind_its_number_of_updates(tmp_p
         ]
 
 
-def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
+def test_lines_are_written_at_the_interval_and_at_each_validation(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
     for step in range(10):
         trainer.step(model)
@@ -73,20 +73,20 @@ def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
             trainer.validate(model)
     trainer.validate(model)
     assert updates(tmp_path) == [0, 4, 5, 8, 10]
-    # The line of the checkpoint stays where training goes on from it
+    # The checkpoint's line is kept when training resumes from it
     trainer.updates = 5
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
     model.load_state_dict(checkpoint)
     trainer.step(model)
     assert updates(tmp_path) == [0, 4, 5]
-    # A process that ends before its first line leaves none of the stale ones
+    # A process that resumes and stops before its first line still removes stale lines
     trainer.updates = 5
     trainer.step(build_model(save_dir=str(tmp_path), alpha_log_interval=4))
     assert updates(tmp_path) == [0, 4]
 
 
 @pytest.mark.parametrize("start", [0, 3])
-def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
+def test_a_restart_leaves_no_gap_and_no_repetition(tmp_path, trainer, start):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     model = build_model(save_dir=str(straight), alpha_log_interval=2)
     for _ in range(9):
@@ -99,7 +99,7 @@ def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
         if step == start:
             checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
         trainer.step(model)
-    # stopped after 7 updates, with an earlier checkpoint, in the middle of writing a line
+    # stopped after 7 updates while writing a line, with an earlier checkpoint
     with (broken / "alpha.jsonl").open("a") as file:
         file.write('{"update": 8, "alpha": {"enc')
     trainer.updates = start
@@ -111,7 +111,7 @@ def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
 
 
-def test_nothing_is_written_where_nothing_is_to_be_recorded(tmp_path, trainer, monkeypatch):
+def test_nothing_is_written_where_nothing_has_to_be_recorded(tmp_path, trainer, monkeypatch):
     for options in ({"alpha_log_interval": 0}, {"no_save": True}, {"attn_mapping": "entmax15"}):
         model = build_model(save_dir=str(tmp_path), **options)
         trainer.step(model)
@@ -123,7 +123,7 @@ def test_nothing_is_written_where_nothing_is_to_be_recorded(tmp_path, trainer, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer):
+def test_the_log_has_mean_minimum_and_maximum_of_each_attention(trainer):
     model = build_model()
     logits = torch.tensor([-1.0, 0.0, 0.5, 2.0])
     with torch.no_grad():
@@ -139,7 +139,7 @@ def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer):
 APART = {"attn_mapping": "sqpnormmax:p=learned|entmax:tv=learned*2|softmax", "alpha_init": "1.5"}
 
 
-def test_heads_without_a_value_are_null_in_its_record_and_not_in_the_logs(tmp_path, trainer):
+def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), **APART)
     trainer.step(model)
     first = {}
@@ -156,9 +156,9 @@ def test_heads_without_a_value_are_null_in_its_record_and_not_in_the_logs(tmp_pa
     logged = trainer.logged(model)
     found = {name: logged[f"{name}_cross_mean"] for name in ("alpha", "tv", "p")}
     assert found == pytest.approx({"alpha": 1.5, "tv": 0.1, "p": 1.5}, abs=1e-4)
-    assert logged["alpha_cross_min"] == pytest.approx(1.5, abs=1e-4)  # softmax has its 1 for good
+    assert logged["alpha_cross_min"] == pytest.approx(1.5, abs=1e-4)  # softmax stays at 1
     assert "gamma_cross_mean" not in logged
-    # A value that became NaN is not taken for one that is missing
+    # A value that became NaN is not treated as missing
     with torch.no_grad():
         model.decoder.layers[0].encoder_attn.mapping.parts[1].raw_tv[0] = torch.nan
     assert math.isnan(trainer.logged(model)["tv_cross_mean"])
@@ -175,7 +175,7 @@ def test_heads_without_a_value_are_null_in_its_record_and_not_in_the_logs(tmp_pa
     ],
     ids=lambda line: line[:30],
 )
-def test_a_line_of_another_form_is_damage(tmp_path, line):
+def test_a_malformed_line_is_reported_with_its_number(tmp_path, line):
     path = tmp_path / "alpha.jsonl"
     path.write_text(f'{{"update": 0, "alpha": {{}}}}\n{line}\n{{"update": 2, "alpha": {{}}}}\n')
     with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line of alpha.jsonl"):
@@ -185,7 +185,7 @@ def test_a_line_of_another_form_is_damage(tmp_path, line):
         read_record(path)
 
 
-def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monkeypatch, capsys):
+def test_a_damaged_record_stops_training_in_one_line(tmp_path, trainer, monkeypatch, capsys):
     (tmp_path / "alpha.jsonl").write_text("nonsense\nmore\n")
     as_command(monkeypatch)
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Models with gates on their heads and with fewer heads: options, checkpoints, draws."""
+"""Models with gates on their heads or with fewer heads: options, checkpoints, draws."""
 
 import argparse
 import logging
@@ -20,7 +20,7 @@ PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 
 def gradients(model):
-    """Of every parameter, behind a loss of its scores."""
+    """The gradient of every parameter, from a loss of the model's scores."""
     model.train()(**sample()["net_input"])[0].pow(2).mean().backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
@@ -45,7 +45,7 @@ THREE |= {"decoder_layers": 3, "decoder_layers_to_keep": "1,2"}
         ({"encoder_self_attn_heads": "3,0"}, ([3, 0], [4, 4], [4, 4])),
         ({"decoder_self_attn_heads": [1, 4], "cross_attn_heads": 2}, ([4, 4], [1, 4], [2, 2])),
         ({"encoder_self_attn_heads": 0}, ([0, 0], [4, 4], [4, 4])),
-        # Layers that are left out leave their heads with them, or those kept alone are named
+        # Dropped layers take their heads along, or only those of the kept layers are given
         (
             {
                 **THREE,
@@ -58,7 +58,7 @@ THREE |= {"decoder_layers": 3, "decoder_layers_to_keep": "1,2"}
         ({**THREE, "encoder_self_attn_heads": "1,3"}, ([1, 3], [4, 4], [4, 4])),
     ],
 )
-def test_heads_are_given_for_each_layer_or_once_for_all(options, expected):
+def test_heads_are_given_per_layer_or_once_for_all(options, expected):
     model = build_model(**options)
     assert head_numbers(model) == dict(zip(ALL.split(","), expected, strict=True))
     assert model.head_gates() == {}
@@ -66,7 +66,7 @@ def test_heads_are_given_for_each_layer_or_once_for_all(options, expected):
 
 
 @pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
-def test_every_parameter_gets_a_gradient_and_a_norm_that_nothing_looks_at_is_left_out(norm):
+def test_every_parameter_gets_a_gradient_and_unused_norms_are_left_out(norm):
     model = build_model(head_gates="encoder-self,cross", **norm, **UNEVEN)
     # Distributed training waits for every gradient
     assert [name for name, gradient in gradients(model).items() if gradient is None] == []
@@ -77,7 +77,7 @@ def test_every_parameter_gets_a_gradient_and_a_norm_that_nothing_looks_at_is_lef
 
 
 @pytest.mark.parametrize("heads", [0, 1, 3])  # of width 4, in blocks of 8
-def test_quantisation_noise_takes_any_number_of_heads(heads):
+def test_quantisation_noise_works_with_any_number_of_heads(heads):
     noise = {"quant_noise_pq": 0.5, "quant_noise_pq_block_size": 8}
     found = gradients(build_model(**noise, encoder_self_attn_heads=heads))
     assert all(gradient.isfinite().all() for gradient in found.values() if gradient is not None)
@@ -86,7 +86,7 @@ def test_quantisation_noise_takes_any_number_of_heads(heads):
 # Gates
 
 
-def test_gates_are_as_the_options_say_one_for_each_head_of_the_attentions_named():
+def test_the_named_attentions_get_one_gate_per_head_with_the_given_options():
     options = {"gate_temperature": "0.5", "gate_stretch": "-0.2,1.3", "gate_init": "1.5"}
     model = build_model(head_gates="cross,encoder-self", gate_lr_factor=4, **options, **UNEVEN)
     assert list(model.head_gates()) == ["encoder-self", "cross"]
@@ -95,20 +95,20 @@ def test_gates_are_as_the_options_say_one_for_each_head_of_the_attentions_named(
         for attention, layers in model.head_gates().items()
         for layer, gate in layers.items()
     }
-    # cross attention of layer 1 has no heads
+    # the cross-attention of layer 1 has no heads
     counts = {("encoder-self", 0): 1, ("encoder-self", 1): 3, ("cross", 0): 4}
     assert found == {place: [1.5] * count for place, count in counts.items()}
     for gate in all_gates(model):
         assert (gate.temperature, gate.stretch, gate.lr_factor) == (0.5, (-0.2, 1.3), 4.0)
 
 
-def test_the_help_names_gates_that_were_registered(monkeypatch):
+def test_the_help_lists_registered_gates(monkeypatch):
     monkeypatch.setitem(GATES, "coin", HardConcreteGate)
     add_arguments(parser := argparse.ArgumentParser())
     assert "subset, coin; of subset" in " ".join(parser.format_help().split())
 
 
-def test_the_command_line_and_a_yaml_file_give_the_same_model():
+def test_the_command_line_and_a_yaml_file_build_the_same_model():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     arguments = "--encoder-self-attn-heads 1,3 --head-gates encoder-self --gate-stretch=-0.2,1.2"
@@ -122,13 +122,13 @@ def test_the_command_line_and_a_yaml_file_give_the_same_model():
     assert all(torch.equal(weights[n], v) for n, v in from_shell.state_dict().items())
 
 
-def test_new_gates_leave_weights_and_scores_as_they_would_be_without_gates():
+def test_new_gates_do_not_change_weights_and_scores():
     plain, gated = build_model(seed=3), build_model(seed=3, head_gates=ALL)
     assert all(torch.equal(gated.state_dict()[n], v) for n, v in plain.state_dict().items())
     assert torch.equal(logits(gated), logits(plain))
 
 
-def test_a_stock_transformer_starts_with_open_gates_and_the_log_says_so(caplog):
+def test_a_stock_transformer_gets_open_gates_and_a_warning(caplog):
     stock = build_model("transformer", seed=5)
     model = build_model(attn_mapping="softmax", head_gates="encoder-self,cross", seed=6)
     with caplog.at_level(logging.WARNING):
@@ -154,11 +154,11 @@ def test_loading_a_checkpoint_with_gates_fills_in_nothing(caplog):
 
 
 @pytest.mark.parametrize("share", [True, False])
-def test_a_frozen_decoder_keeps_every_parameter_shared_embeddings_included(share):
+def test_a_frozen_decoder_freezes_all_its_parameters_and_shared_embeddings(share):
     model = build_model(freeze_decoder=True, share_all_embeddings=share, head_gates="encoder-self")
     frozen = {name for name, gradient in gradients(model).items() if gradient is None}
     expected = {f"decoder.{name}" for name, _ in model.decoder.named_parameters()}
-    if share:  # named where fairseq comes upon them first
+    if share:  # under the name that fairseq finds first
         expected = expected - {"decoder.embed_tokens.weight"} | {"encoder.embed_tokens.weight"}
     assert frozen == expected
     assert all(gate.weight.grad is not None for gate in all_gates(model))
@@ -168,12 +168,12 @@ def test_a_frozen_decoder_keeps_every_parameter_shared_embeddings_included(share
 
 
 def gated(seed=1, **options):
-    # wide enough apart that two draws are never the same by being clipped
+    # With these values draws are rarely clipped, so that no two are equal
     return build_model(seed=seed, head_gates=ALL, gate_init=0.0, gate_temperature=0.99, **options)
 
 
 def update(model, trainer, number, batches=1):
-    """The draws of one update of one worker: the gates of each training pass."""
+    """The gates of each training pass in one update of one worker."""
     trainer.updates, draws = number, []
     for _ in range(batches):
         model.train()(**batch([3], [2])["net_input"])
@@ -181,7 +181,7 @@ def update(model, trainer, number, batches=1):
     return draws
 
 
-def test_a_draw_depends_on_seed_update_and_batch_and_on_nothing_before(trainer):
+def test_a_draw_depends_only_on_seed_update_and_batch(trainer):
     model = gated()
     first = update(model, trainer, 0, 2) + update(model, trainer, 1, 2)
     assert len({tuple(draw.tolist()) for draw in first}) == 4
@@ -189,20 +189,20 @@ def test_a_draw_depends_on_seed_update_and_batch_and_on_nothing_before(trainer):
     torch.rand(100)
     update(again, trainer, 1, 3)
     torch.testing.assert_close(update(again, trainer, 0, 2), first[:2], atol=0, rtol=0)
-    # Validation between updates draws nothing
+    # Validation between updates does not use up draws
     trainer.updates = 1
     again.eval()
     assert torch.equal(logits(again), logits(again))
     torch.testing.assert_close(update(again, trainer, 1, 2), first[2:], atol=0, rtol=0)
     other = gated(seed=2)
     assert not torch.equal(update(other, trainer, 0)[0], first[0])
-    # Each layer has draws of its own
+    # Each layer draws independently
     inside = first[0][(first[0] > 0) & (first[0] < 1)]
     assert inside.unique().numel() == len(inside) > 6
 
 
 @pytest.mark.parametrize(("workers", "batches"), [(2, 2), (3, 1)])
-def test_workers_draw_what_one_worker_does_that_makes_all_their_batches(trainer, workers, batches):
+def test_workers_draw_what_a_single_worker_draws_for_all_their_batches(trainer, workers, batches):
     alone = gated()
     expected = [update(alone, trainer, number, workers * batches) for number in (0, 1)]
     trainer.workers = workers
@@ -216,7 +216,7 @@ def test_workers_draw_what_one_worker_does_that_makes_all_their_batches(trainer,
     assert len({tuple(draw.tolist()) for draw in found[1]}) == workers * batches
 
 
-def test_activations_that_are_computed_again_see_the_same_gates(trainer):
+def test_recomputed_activations_use_the_same_gates(trainer):
     found = []
     for checkpoint in (False, True):
         model = gated(checkpoint_activations=checkpoint)
@@ -227,14 +227,14 @@ def test_activations_that_are_computed_again_see_the_same_gates(trainer):
     torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=0)
 
 
-# The heads of the checkpoint from which training starts
+# The heads of a pruned checkpoint from which training starts
 
 PRUNED = dict(zip(HEADS_OPTIONS.values(), ("3,0", "4,1", "2,2"), strict=True))
 ALL_HEADS = dict.fromkeys(PRUNED, "4,4")
 
 
 def save_model(path, **options):
-    """A checkpoint of a tiny model."""
+    """Save a checkpoint of a tiny model and return its path."""
     model = build_model(**options)
     args = Namespace(arch="entmax_transformer", **{**TINY, **options})
     torch.save({"cfg": {"model": args}, "args": None, "model": model.state_dict()}, path)
@@ -242,7 +242,7 @@ def save_model(path, **options):
 
 
 def heads_of_training(save_dir, **options):
-    """The options of heads that a training saves, when it has built its model."""
+    """The head options that a training saves after it has built its model."""
     args = Namespace(arch="entmax_transformer", save_dir=str(save_dir), **{**TINY, **options})
     ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
     model = EntmaxTransformerModel.build_model(args, tiny_task())
@@ -252,27 +252,27 @@ def heads_of_training(save_dir, **options):
     return heads
 
 
-def test_training_that_starts_from_a_pruned_checkpoint_has_its_heads(tmp_path, caplog):
+def test_training_from_a_pruned_checkpoint_takes_its_heads(tmp_path, caplog):
     pruned = save_model(tmp_path / "pruned.pt", **PRUNED)
     with caplog.at_level(logging.INFO):
         assert heads_of_training(tmp_path, finetune_from_model=pruned) == PRUNED
     assert f"are those of {pruned}: --encoder-self-attn-heads 3,0 " in caplog.text
     assert heads_of_training(tmp_path, restore_file=pruned) == PRUNED
-    given = {"cross_attn_heads": "1,1"}  # which stays
+    given = {"cross_attn_heads": "1,1"}  # an option that is given is kept
     own = heads_of_training(tmp_path, finetune_from_model=pruned, **given)
     assert own == {**ALL_HEADS, **given}
 
 
-def test_training_that_goes_on_has_the_heads_of_its_own_last_checkpoint(tmp_path, monkeypatch):
+def test_resumed_training_takes_the_heads_of_its_last_checkpoint(tmp_path, monkeypatch):
     other = save_model(tmp_path / "other.pt", encoder_self_attn_heads="1,1")
     save_model(tmp_path / "checkpoint_last.pt", **PRUNED)
     assert heads_of_training(tmp_path, finetune_from_model=other) == PRUNED
-    # What training saved says its heads, and no initial checkpoint is looked for
+    # The saved options of a training give its heads, so no initial checkpoint is read
     monkeypatch.setattr(initial_checkpoint, "read_model", lambda path: pytest.fail(f"read {path}"))
     assert heads_of_training(tmp_path, **ALL_HEADS) == ALL_HEADS
 
 
-def test_an_initial_checkpoint_that_cannot_be_read_or_was_not_pruned_changes_nothing(tmp_path):
+def test_an_unreadable_or_unpruned_initial_checkpoint_changes_no_heads(tmp_path):
     (tmp_path / "damaged.pt").write_bytes(b"no checkpoint")
     whole = save_model(tmp_path / "whole.pt")
     for path in (tmp_path / "damaged.pt", whole, tmp_path / "none.pt"):
@@ -297,7 +297,7 @@ NO_GATE = r"head gates in encoder\.layers\.0\.self_attn, .*give the --head-"
         (ONE_GATE, {"head_gates": "cross"}, NO_GATE),
     ],
 )
-def test_a_checkpoint_of_other_heads_gates_or_mappings_is_refused(theirs, own, message):
+def test_a_checkpoint_with_other_heads_gates_or_mappings_is_refused(theirs, own, message):
     state = build_model(**theirs).state_dict()
     with pytest.raises(ValueError, match=message):
         build_model(**own).load_state_dict(state)

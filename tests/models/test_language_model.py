@@ -1,4 +1,4 @@
-"""Language models: with softmax they are fairseq's, and with anything else they are ours."""
+"""Language models: with softmax they match fairseq's, and other mappings are ours."""
 
 from argparse import Namespace
 
@@ -35,7 +35,7 @@ def loss_of(model, sample, criterion=CrossEntropyCriterion):
 # -- the control -------------------------------------------------------------------------
 
 
-def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
+def test_every_architecture_of_fairseq_has_a_counterpart_with_its_defaults():
     stock = [name for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"] if "entmax" not in name]
     assert {"transformer_lm", "transformer_lm_gpt", "transformer_lm_wiki103"} <= set(stock)
     plain = vars(TransformerLanguageModelConfig())
@@ -43,7 +43,7 @@ def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
         ours, theirs = Namespace(), Namespace()
         ARCH_CONFIG_REGISTRY[f"entmax_{name}"](ours)
         ARCH_CONFIG_REGISTRY[name](theirs)
-        # What its function leaves open, fairseq takes from its dataclass, in this order
+        # fairseq takes what its function leaves open from its dataclass, in this order
         expected = {**plain, **vars(theirs)}
         shared = {key: value for key, value in expected.items() if not str(value).startswith("${")}
         shared.pop("_name")
@@ -74,7 +74,7 @@ def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
     ],
     ids=lambda value: next(iter(value), "plain") if isinstance(value, dict) else "",
 )
-def test_several_updates_have_fairseqs_losses_to_the_bit(options, criterion):
+def test_several_updates_have_bitwise_fairseqs_losses(options, criterion):
     (ours, our_weights), (stock, stock_weights) = (
         course(model, lambda one, update: loss_of(one, text_batch(seed=update % 2), criterion))
         for model in pair(**options, **DROPOUT)
@@ -86,7 +86,7 @@ def test_several_updates_have_fairseqs_losses_to_the_bit(options, criterion):
 
 
 @pytest.mark.parametrize("options", [{}, {"sampling": True, "sampling_topk": 5}])
-def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
+def test_generation_after_a_prefix_is_bitwise_fairseqs(options):
     sample = text_batch((4, 4, 4))
     ours, stock = (search(spread_scores(model), sample, text_task(), **options) for model in pair())
     assert ours == stock
@@ -99,7 +99,7 @@ def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
 
 
 @pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
-def test_decoding_step_by_step_equals_the_full_pass(mapping):
+def test_stepwise_decoding_matches_the_whole_pass(mapping):
     model = spread_scores(build_text_model(attn_mapping=mapping)).double()
     assert_steps_equal_the_whole_pass(model, text_batch())
 
@@ -107,7 +107,7 @@ def test_decoding_step_by_step_equals_the_full_pass(mapping):
 # -- checkpoints -------------------------------------------------------------------------
 
 
-def test_a_stock_checkpoint_is_taken_for_its_counterpart_with_softmax_and_loads():
+def test_a_stock_checkpoint_is_read_as_its_counterpart_with_softmax():
     stock = build_text_model("transformer_lm")
     settings = Namespace(**{**vars(stock.decoder.args), "arch": "transformer_lm_gpt"})
     as_ours(settings)
@@ -135,6 +135,6 @@ def test_a_stock_checkpoint_is_taken_for_its_counterpart_with_softmax_and_loads(
         ),
     ],
 )
-def test_options_that_do_not_fit_are_refused_before_anything_is_made(options, message):
+def test_unsuitable_options_are_refused_before_building_a_model(options, message):
     with pytest.raises(ValueError, match=message):
         build_text_model(**options)

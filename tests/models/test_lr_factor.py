@@ -1,4 +1,4 @@
-"""--alpha-lr-factor in whole models: values stay what they are wherever a checkpoint goes."""
+"""--alpha-lr-factor in whole models: checkpoints keep their values wherever they are used."""
 
 import logging
 from argparse import Namespace
@@ -23,7 +23,7 @@ MODELS = [
 
 
 def trained(**options):
-    """A model whose heads have each moved by a distance of their own."""
+    """A model whose heads have each moved by a different distance."""
     model = build_model(**options)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
@@ -57,7 +57,7 @@ def save(model, path, **options):
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_a_model_starts_from_the_same_values_and_a_training_from_those_of_its_checkpoint(options):
+def test_initial_and_loaded_values_do_not_depend_on_the_factor(options):
     plain, fast = build_model(**options), build_model(alpha_lr_factor="10", **options)
     assert_same_values(fast, plain)
     sample = batch([4, 3], [3, 4])["net_input"]
@@ -70,7 +70,7 @@ def test_a_model_starts_from_the_same_values_and_a_training_from_those_of_its_ch
 
 
 @pytest.mark.parametrize("options", [{}, {"attn_mapping": "entmax|softmax|entmax:tv=learned*2"}])
-def test_what_a_stock_checkpoint_lacks_starts_as_in_a_new_model(options, caplog):
+def test_values_that_a_stock_checkpoint_lacks_start_as_in_a_new_model(options, caplog):
     stock = build_model("transformer", seed=5)
     model, new = (build_model(alpha_lr_factor=10, seed=6, **options) for _ in range(2))
     with caplog.at_level(logging.WARNING):
@@ -79,7 +79,7 @@ def test_what_a_stock_checkpoint_lacks_starts_as_in_a_new_model(options, caplog)
     assert "start as in a new model" in caplog.text
 
 
-def test_per_head_mappings_take_the_values_of_a_model_whose_heads_were_not():
+def test_per_head_mappings_load_the_values_of_a_model_with_one_mapping():
     saved = trained(alpha_lr_factor=10)
     model = build_model(attn_mapping="entmax|entmax:lr_factor=3|entmax*2", alpha_lr_factor=30)
     model.load_state_dict(saved.state_dict())
@@ -99,7 +99,7 @@ def test_every_reader_of_a_checkpoint_sees_the_values(options, tmp_path):
             assert shown == pytest.approx(expected, rel=1e-6, nan_ok=True)
 
 
-def test_a_pruned_model_is_trained_further_with_another_factor(tmp_path):
+def test_a_pruned_model_can_be_trained_with_another_factor(tmp_path):
     options = {"attn_mapping": "entmax:lr_factor=10|softmax|entmax*2"}
     path = save(trained(**options), tmp_path / "checkpoint.pt", **options)
     output = str(tmp_path / "pruned.pt")
@@ -114,7 +114,7 @@ def test_a_pruned_model_is_trained_further_with_another_factor(tmp_path):
     assert_same_values(further, load_model(output, tiny_task()).model)
 
 
-def test_mappings_that_share_a_number_need_the_same_factor():
+def test_mappings_that_share_a_parameter_need_the_same_factor():
     mappings = "entmax:share=attention:lr_factor=3,entmax:share=attention"
     with pytest.raises(ValueError, match=r"lr_factor=3 in one layer and 10 in another"):
         build_model(attn_mapping=mappings, alpha_lr_factor=10)

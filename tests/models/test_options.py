@@ -1,4 +1,4 @@
-"""The options of models: what each makes of a model, and what is refused."""
+"""The options of models: what each one changes in a model, and which values are refused."""
 
 from argparse import Namespace
 
@@ -46,13 +46,13 @@ THREE = {"encoder_layers": 3, "decoder_layers": 3, "encoder_layers_to_keep": "0,
             },
             (["Entmax(2.0)", "Entmax(1.33)"], SOFTMAX, ["Entmax(1.5)"] * 2),
         ),
-        # The list of texts that a YAML file may have
+        # A YAML file may have a list of texts
         ({"attn_mapping": ["softmax", "sparsemax"]}, (["Entmax(1.0)", "Entmax(2.0)"],) * 3),
         (
             {"attn_mapping": "sparsemax*2,softmax", "encoder_layers": 3, "decoder_layers": 3},
             (["Entmax(2.0)", "Entmax(2.0)", "Entmax(1.0)"],) * 3,
         ),
-        # Layers that are left out leave their mappings with them
+        # Dropped layers take their mappings along
         (
             {"attn_mapping": "softmax,entmax15,sparsemax", **THREE},
             (["Entmax(1.0)", "Entmax(2.0)"], ALL_THREE, ALL_THREE),
@@ -66,7 +66,7 @@ THREE = {"encoder_layers": 3, "decoder_layers": 3, "encoder_layers_to_keep": "0,
         ),
     ],
 )
-def test_each_layer_of_each_attention_gets_the_mapping_that_is_named(options, expected):
+def test_each_layer_gets_the_mapping_of_its_option(options, expected):
     names = ("encoder-self", "decoder-self", "cross")
     model = build_model(**options).train()
     assert mapping_names(model) == dict(zip(names, expected, strict=False))
@@ -75,7 +75,7 @@ def test_each_layer_of_each_attention_gets_the_mapping_that_is_named(options, ex
 @pytest.mark.parametrize(
     ("share", "expected"), [("none", 24), ("layer", 6), ("attention", 3), ("model", 1)]
 )
-def test_sharing_leaves_as_many_numbers_as_it_says_which_survive_saving(share, expected):
+def test_sharing_gives_the_expected_number_of_parameters_and_survives_saving(share, expected):
     saved = build_model(share_alpha=share, seed=1)
     loaded = build_model(share_alpha=share, seed=2)
     loaded.load_state_dict(saved.state_dict())
@@ -90,7 +90,7 @@ def test_sharing_leaves_as_many_numbers_as_it_says_which_survive_saving(share, e
     assert num_learned(both) == 2 * expected
 
 
-def test_options_start_everything_that_is_learned():
+def test_options_set_all_initial_values():
     starts = {"alpha_init": "1.25", "tv_init": "0.7", "oscar_init": 0.3, "p_init": "1.2"}
     own = {"cross_attn_mapping": "sqpnormmax:p=learned", "decoder_self_attn_mapping": "fusedmax"}
     texts = ["entmax:tv=learned", "oscarmax:oscar=learned"]
@@ -109,7 +109,7 @@ def test_options_start_everything_that_is_learned():
 def test_each_head_of_a_layer_gets_its_mapping():
     text = "(sparsemax|entmax*3),softmax"
     options = {"attn_mapping": text, "cross_attn_mapping": "fusedmax|softmax*3"}
-    model = build_model(**options, cross_attn_heads="4,0")  # a layer without heads names none
+    model = build_model(**options, cross_attn_heads="4,0")  # a layer without heads needs no mapping
     alphas = {
         (attention, layer): module.mapping and module.mapping.head_values()["alpha"].tolist()
         for attention, layer, module in attention_modules(model)
@@ -123,9 +123,9 @@ def test_each_head_of_a_layer_gets_its_mapping():
     assert list(map(str, specs)) == ["softmax", "softmax|sparsemax*3"]
 
 
-@pytest.mark.parametrize("listed", ["0,2", [0, 2]])  # as fairseq's arguments make of it
-def test_remaining_layers_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one_of_them(listed):
-    # fairseq wants both: of the side that is not named it keeps none
+@pytest.mark.parametrize("listed", ["0,2", [0, 2]])  # as fairseq's arguments give it
+def test_layers_to_keep_are_selected_from_a_whole_but_not_a_reduced_checkpoint(listed):
+    # fairseq wants both options: it keeps no layer of a side that is not named
     remaining_layers = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,1"}
     settings = Namespace(arch="entmax_transformer", encoder_layers=3, **remaining_layers)
     options = {"encoder_layers": 3, **remaining_layers, "encoder_layers_to_keep": listed}
@@ -142,7 +142,7 @@ def test_remaining_layers_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one
 
 
 class Summed(Mapping):
-    """A mapping whose parameter, in a module of its own, is one for each head, shared in a model."""
+    """A mapping with one parameter per head in a submodule, shared by the whole model."""
 
     share = "model"
 
@@ -159,7 +159,7 @@ class Summed(Mapping):
         return scores.softmax(-1)
 
 
-def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_cannot(monkeypatch):
+def test_a_custom_mapping_shares_its_parameters_and_refuses_pruning(monkeypatch):
     monkeypatch.setattr(registry, "MAPPINGS", dict(registry.MAPPINGS))
     register_mapping("summed", Summed)
     model = build_model(attn_mapping="summed")
@@ -187,7 +187,7 @@ GATED = {"head_gates": "encoder-self,cross"}
             r"--cross-attn-mapping \(cross attention\).*3 layers",
         ),
         ({"attn_mapping": "hardmax"}, r"--attn-mapping: .*'hardmax'.*softmax, sparsemax, entmax15"),
-        # Also where it is that of no attention
+        # Even if no attention uses it
         ({"attn_mapping": "hardmax", **dict.fromkeys(MAPPING_OPTIONS.values(), "entmax")}, "hardm"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping: .*from 1 .*to 2 .*not 2.5"),
         ({"attn_mapping": 3}, r"--attn-mapping: .*must be a text such as 'entmax', not 3"),
@@ -222,7 +222,7 @@ GATED = {"head_gates": "encoder-self,cross"}
         ({**GATED, "freeze_decoder": True}, r"--freeze-decoder .*only encoder-self can have gate"),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, message):
+def test_a_wrong_option_is_named_with_its_value_and_the_allowed_ones(options, message):
     with pytest.raises(ValueError, match=message):
         build_model(**options)
 
@@ -259,7 +259,7 @@ def read_all(**options):
 
 
 @pytest.mark.parametrize("option", OUT_OF_RANGE)
-def test_a_number_out_of_its_range_is_refused_by_its_option(option):
+def test_a_number_out_of_range_is_refused_under_its_option(option):
     for value in OUT_OF_RANGE[option]:
         with pytest.raises(ValueError, match=f"^--{option.replace('_', '-')}: ") as refusal:
             read_all(**{option: value})
@@ -270,7 +270,7 @@ def test_a_number_out_of_its_range_is_refused_by_its_option(option):
 
 
 @pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
-def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(name):
+def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is no option.*attn_mapping"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())

@@ -1,4 +1,4 @@
-"""``--alpha-warmup-updates`` in training: the same α in validation, checkpoints and what goes on."""
+"""``--alpha-warmup-updates`` in training: validation and checkpoints have the current α."""
 
 import copy
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def output(model):
 
 
 @pytest.mark.parametrize("at", [2, 5])
-def test_a_checkpoint_has_the_alpha_of_its_update_and_training_goes_on_to_the_bit(at, tmp_path):
+def test_a_checkpoint_has_the_current_alpha_and_resumes_bitwise(at, tmp_path):
     options = {**SPARSE, "save_dir": str(tmp_path)}
     straight = make_trainer(build_model(**options))
     train(straight, at)
@@ -59,7 +59,7 @@ def test_a_checkpoint_has_the_alpha_of_its_update_and_training_goes_on_to_the_bi
     assert (lines[0]["values"]["cross"]["1"], lines[-1]["values"]["cross"]["1"]) == ([1.0], [2.0])
 
 
-def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_begins_anew(tmp_path):
+def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_starts_again(tmp_path):
     dense = make_trainer(build_model("transformer"))
     train(dense, 2)
     for state in (dense.get_model().state_dict(), build_model(**SPARSE).state_dict()):
@@ -72,11 +72,11 @@ def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_begins_anew(tmp_path
         assert alphas(model) == 1.25
 
 
-def test_the_best_checkpoint_is_none_from_the_middle_of_the_rise(tmp_path):
+def test_no_checkpoint_from_before_the_end_of_the_rise_stays_the_best(tmp_path):
     trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
     epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
     found = []
-    for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise is over after the fourth
+    for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise ends with the fourth
         train(trainer)
         checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
         saved = torch.load(tmp_path / "checkpoint_best.pt")
@@ -85,7 +85,7 @@ def test_the_best_checkpoint_is_none_from_the_middle_of_the_rise(tmp_path):
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
-def test_the_output_rises_with_its_loss(tmp_path):
+def test_the_output_alpha_rises_with_that_of_its_loss(tmp_path):
     options = {"criterion": "entmax_loss", "loss_alpha": 1.5, "loss_alpha_warmup_updates": 2}
     model = build_model(**options)
     trainer = make_trainer(model, *LOSS)
@@ -105,7 +105,7 @@ def test_the_output_rises_with_its_loss(tmp_path):
     build_model(output_alpha=1.5).load_state_dict(state)
 
 
-def test_heads_are_pruned_in_the_middle_of_the_rise(tmp_path):
+def test_heads_can_be_pruned_in_the_middle_of_the_rise(tmp_path):
     trainer = make_trainer(build_model(**SPARSE))
     train(trainer, 2)
     model = trainer.get_model()

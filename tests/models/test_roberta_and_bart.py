@@ -1,4 +1,4 @@
-"""RoBERTa and BART: with softmax they are fairseq's to the bit, and a checkpoint of theirs continues."""
+"""RoBERTa and BART: with softmax they are bitwise fairseq's, and fairseq's checkpoints load."""
 
 from argparse import Namespace
 
@@ -35,7 +35,7 @@ def task_of(stock):
 
 
 def build(stock, ours=True, seed=1, head=True, **options):
-    """A tiny model of either, with a head for three classes, and its ``settings``."""
+    """A tiny model, ours or fairseq's, with a head for three classes, and its ``settings``."""
     task, name = task_of(stock), f"entmax_{stock}" if ours else stock
     if ours:
         options = {"attn_mapping": "softmax", **options}
@@ -61,7 +61,7 @@ def masked(seed=0):
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     mask[:, 2:4] = True
     target = tokens.masked_fill(~mask, 1)
-    # Any word stands for <mask>, which this dictionary lacks
+    # This dictionary has no <mask>, so another word stands for it
     net_input = {"src_tokens": tokens.masked_fill(mask, 5), "src_lengths": (tokens != 1).sum(1)}
     return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
 
@@ -108,20 +108,20 @@ def logits(model):
         (BART, translation_loss, {"decoder_normalize_before": True, "no_scale_embedding": False}),
     ],
 )
-def test_several_updates_have_fairseqs_losses_to_the_bit(stock, loss_of, options):
+def test_several_updates_have_bitwise_fairseqs_losses(stock, loss_of, options):
     (ours, our_weights), (theirs, weights) = (
         course(build(stock, is_ours, **options, **DROPOUT), loss_of) for is_ours in (True, False)
     )
     assert ours == theirs
     assert ours[2] != ours[0]
-    # What encoder and decoder give each other's weights is summed in another order
+    # The gradients that encoder and decoder give shared weights are summed in another order
     tolerance = {"atol": 0, "rtol": 0} if stock == ROBERTA else {"atol": 1e-4, "rtol": 1e-5}
     for name, value in weights.items():
         torch.testing.assert_close(our_weights[name], value, **tolerance)
 
 
 @pytest.mark.parametrize("stock", [ROBERTA, BART])
-def test_a_stock_checkpoint_is_taken_for_its_counterpart_and_gives_its_logits(stock):
+def test_a_stock_checkpoint_is_read_as_its_counterpart_with_its_logits(stock):
     theirs = build(stock, ours=False)
     settings = Namespace(**{**vars(theirs.settings), "arch": stock})
     as_ours(settings)
@@ -133,7 +133,7 @@ def test_a_stock_checkpoint_is_taken_for_its_counterpart_and_gives_its_logits(st
     assert not torch.equal(logits(sparse), logits(theirs))
 
 
-def test_a_roberta_with_the_names_of_older_releases_loads():
+def test_a_roberta_with_the_parameter_names_of_older_releases_loads():
     theirs = build(ROBERTA, ours=False)
     named = {
         name.replace("encoder.sentence_encoder", "decoder.sentence_encoder"): value
@@ -155,7 +155,7 @@ def test_a_roberta_with_the_names_of_older_releases_loads():
     assert torch.equal(logits(ours), logits(theirs))
 
 
-def test_what_bart_writes_is_fairseqs_to_the_bit():
+def test_generation_by_bart_is_bitwise_fairseqs():
     models = (spread_scores(build(BART, is_ours)) for is_ours in (True, False))
     ours, theirs = (search(model, batch([5, 5], [4, 4])) for model in models)
     assert ours == theirs
@@ -165,7 +165,7 @@ def test_what_bart_writes_is_fairseqs_to_the_bit():
 
 
 @pytest.mark.parametrize(("stock", "gated"), [(ROBERTA, "encoder-self"), (BART, "cross")])
-def test_a_gated_model_is_pruned_to_one_with_the_same_logits(stock, gated):
+def test_a_gated_model_is_pruned_without_changing_its_logits(stock, gated):
     model = build(stock, attn_mapping="entmax", head_gates=gated)
     gates = model.head_gates()[gated].values()
     for gate, is_open in zip(gates, (True, False), strict=True):
@@ -182,8 +182,8 @@ def test_a_gated_model_is_pruned_to_one_with_the_same_logits(stock, gated):
     torch.testing.assert_close(logits(small.eval()), logits(model))
 
 
-def test_bart_is_scripted_with_its_logits():
-    # fairseq's own heads cannot be scripted
+def test_a_scripted_bart_gives_the_same_logits():
+    # fairseq's own classification heads cannot be scripted
     model = spread_scores(build(BART, head=False, attn_mapping="sparsemax"))
     inputs = batch([5, 7], [6, 3])["net_input"]
     scripted = torch.jit.script(model)

@@ -12,7 +12,7 @@ from tests.support import batch, build_model, build_roberta, padded, spread_scor
 
 pytestmark = pytest.mark.slow
 
-# Per-head alphas, per-head mappings, heads that are gone, gates, a layer without heads
+# Learned alphas, per-head mappings, fewer heads, gates, a layer without heads
 SHAPES = {
     "learned": {"attn_mapping": "entmax"},
     "all kinds": {
@@ -43,7 +43,7 @@ def model_of(shape):
 
 @pytest.fixture(scope="module", params=SHAPES)
 def pair(request):
-    """A model, and what ``torch.jit.script`` makes of it."""
+    """A model and its scripted version."""
     model = model_of(request.param)
     return model, torch.jit.script(model)
 
@@ -76,7 +76,7 @@ def test_a_scripted_model_gives_the_same_scores(pair):
 
 
 @torch.no_grad()
-def test_a_scripted_beam_search_finds_the_same(pair):
+def test_a_scripted_beam_search_finds_the_same_hypotheses(pair):
     model, _ = pair
     sample = {"net_input": sources(batch([9, 7, 4], [6, 8, 3]))}
     expected = generator(model).generate([model], sample)
@@ -89,7 +89,7 @@ def test_a_scripted_beam_search_finds_the_same(pair):
             torch.testing.assert_close(one["attention"], other["attention"], atol=1e-5, rtol=0)
 
 
-def test_scripting_leaves_a_model_as_it_is_to_train_on():
+def test_scripting_leaves_the_model_trainable():
     model = model_of("all kinds").train()
     before = {name: type(part) for name, part in model.named_modules()}
     torch.jit.script(EnsembleModel([model]))
@@ -103,7 +103,7 @@ def test_scripting_leaves_a_model_as_it_is_to_train_on():
 
 
 @torch.no_grad()
-def test_a_quantised_model_runs_and_gives_the_same_scripted():
+def test_a_quantised_model_gives_the_same_result_scripted():
     model = build_model(**SMALL, attn_mapping="entmax")
     quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
     inputs = inputs_of(batch([9, 4], [6, 3]))
@@ -141,7 +141,7 @@ def test_the_encoder_of_a_roberta_can_be_scripted():
     ],
     ids=["structured", "sparse output", "copying", "roberta", "adaptive"],
 )
-def test_what_cannot_be_scripted_says_so_in_one_sentence(build, sentence):
+def test_models_that_cannot_be_scripted_say_so_in_one_line(build, sentence):
     model = build()
     with pytest.raises(ValueError, match=sentence) as refusal:
         torch.jit.script(model)
@@ -151,7 +151,7 @@ def test_what_cannot_be_scripted_says_so_in_one_sentence(build, sentence):
 
 
 class Encoder(nn.Module):
-    """What an encoder gives as tensors, which a tracer knows."""
+    """The encoder's output as a tensor, which a tracer understands."""
 
     def __init__(self, encoder):
         super().__init__()
@@ -162,7 +162,7 @@ class Encoder(nn.Module):
 
 
 @torch.no_grad()
-def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths(monkeypatch):
+def test_a_trace_for_onnx_has_only_torchs_operations_and_allows_other_lengths(monkeypatch):
     model = model_of("all kinds")
     long, short = (tuple(sources(batch(sizes, sizes)).values()) for sizes in ([9, 7, 4], [3, 2]))
     expected = model.encoder(*short)["encoder_out"][0]
@@ -184,7 +184,7 @@ def attention(kind=MultiheadAttention):
     return module
 
 
-def test_a_sentence_of_padding_alone_gives_the_same_scripted_from_a_file(tmp_path):
+def test_a_sentence_of_padding_alone_gives_the_same_result_scripted(tmp_path):
     module, path = attention(), str(tmp_path / "attention.pt")
     inputs = torch.randn(5, 3, 8, generator=torch.Generator().manual_seed(1)) * 3
     padding = torch.tensor([[False] * 5, [False] * 4 + [True], [True] * 5])
@@ -194,7 +194,7 @@ def test_a_sentence_of_padding_alone_gives_the_same_scripted_from_a_file(tmp_pat
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
-def test_scripted_attentions_have_caches_of_their_own():
+def test_scripted_attentions_have_separate_caches():
     first, second = (torch.jit.script(attention()) for _ in range(2))
     state = first.set_incremental_state({}, "key", {"a": torch.tensor([1])})
     state = second.set_incremental_state(state, "key", {"a": torch.tensor([2])})
@@ -207,6 +207,6 @@ class Changed(MultiheadAttention):
         return super().forward(*args, **options)
 
 
-def test_an_attention_that_is_changed_is_refused():
+def test_a_subclass_that_changes_attention_is_refused():
     with pytest.raises(ValueError, match=r"Changed cannot be .* it changes forward of MultiheadAt"):
         torch.jit.script(attention(Changed))
