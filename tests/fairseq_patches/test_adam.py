@@ -1,4 +1,4 @@
-"""Adam for all parameters at once: fairseq's numbers, to the bit on a CPU."""
+"""Adam for all parameters at once gives fairseq's numbers, bitwise on a CPU."""
 
 import inspect
 from functools import partial
@@ -13,7 +13,7 @@ STOCK = inspect.unwrap(Adam.step)
 
 
 def trained(step, dtype=torch.float32, **options):
-    """Parameters after five updates; one of them is without a gradient in two of these."""
+    """Parameters and steps after five updates; one parameter has no gradient in two of them."""
     draw = torch.Generator().manual_seed(1)
     parameters = [torch.randn(size, generator=draw).to(dtype) for size in ((3, 4), (7,), (1, 2, 2))]
     optimizer = Adam(parameters, lr=0.01, **options)
@@ -30,7 +30,7 @@ def trained(step, dtype=torch.float32, **options):
     [{}, {"weight_decay": 0.1}, {"amsgrad": True}, {"dtype": torch.float16}],
     ids=["plain", "decay", "amsgrad", "half"],
 )
-def test_updates_are_those_of_fairseq_to_the_bit(options):
+def test_updates_are_bitwise_fairseqs(options):
     expected, steps = trained(STOCK, **options)
     found, found_steps = trained(partial(step_at_once, STOCK), **options)
     assert found_steps == steps == [5, 3, 5]
@@ -38,7 +38,7 @@ def test_updates_are_those_of_fairseq_to_the_bit(options):
         assert torch.equal(one, other)
 
 
-def test_fairseq_steps_alone_for_what_has_no_moments_yet():
+def test_fairseqs_step_creates_the_missing_moments():
     calls = []
 
     def stock(*arguments):
@@ -49,7 +49,7 @@ def test_fairseq_steps_alone_for_what_has_no_moments_yet():
     assert len(calls) == 2
 
 
-def test_the_norm_of_gradients_is_that_of_one_after_another():
+def test_the_joint_norm_matches_the_norms_of_single_gradients():
     gradients = [torch.randn(3, 5), torch.randn(40), torch.zeros(2, 2)]
     each = torch.stack([torch.norm(one, p=2, dtype=torch.float32) for one in gradients])
     assert torch.equal(norm_at_once(None, gradients), torch.norm(each))

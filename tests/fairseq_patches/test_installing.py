@@ -1,4 +1,4 @@
-"""What is changed in fairseq: for models of this package it helps, for others it is not there."""
+"""The changes in fairseq help the models of this package, and leave others alone."""
 
 import gc
 import importlib
@@ -27,7 +27,7 @@ from tests.training import make_trainer, save, train
 GATED = "--criterion=cross_entropy_with_head_l0"
 
 
-def test_the_updates_are_those_of_the_last_trainer_of_a_model_of_ours_as_long_as_it_lives():
+def test_updates_are_counted_by_the_newest_living_trainer_of_our_models():
     first, model = make_trainer(build_model()), build_model()
     assert compat.trainer_num_updates() == 0
     train(first, 2)
@@ -42,7 +42,7 @@ def test_the_updates_are_those_of_the_last_trainer_of_a_model_of_ours_as_long_as
     assert compat.trainer_num_updates() is None
 
 
-def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(monkeypatch, capsys):
+def test_a_model_that_does_not_suit_the_criterion_is_refused_before_training(monkeypatch, capsys):
     sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
     for model in (build_model(), build_model("transformer")):
         with pytest.raises(ValueError, match=sentence):
@@ -54,7 +54,7 @@ def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(monk
 
 
 @pytest.mark.parametrize(("code", "expected"), [(2, SystemExit), (1, ProcessExitedException)])
-def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
+def test_a_parent_process_exits_like_its_children(code, expected):
     def run(*_):
         raise ProcessExitedException("ended", 0, 1234, code)
 
@@ -63,15 +63,13 @@ def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
     assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
 
 
-def test_from_pretrained_says_which_folder_is_not_there(tmp_path):
+def test_from_pretrained_names_a_missing_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent: from_pretrained"):
         EntmaxTransformerModel.from_pretrained(f"{tmp_path}/absent", "best.pt", str(tmp_path))
 
 
 @pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
-def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_model(
-    precision, tmp_path
-):
+def test_a_stock_checkpoints_optimizer_state_is_restored_in_a_grown_model(precision, tmp_path):
     stock = make_trainer(build_model("transformer"), *precision)
     train(stock, 2)
     model = build_model(head_gates="cross")
@@ -94,18 +92,18 @@ def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_m
 
 @pytest.fixture
 def start_command(monkeypatch):
-    """To be called after the options are read, which looks at the command too."""
+    """A function to call after the options are read, because that looks at the command too."""
     return partial(as_command, monkeypatch)
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
+def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
     is_training, start_command, monkeypatch, capsys, tmp_path
 ):
-    # Where fairseq keeps the model of a training that breaks off
+    # fairseq saves the model of an interrupted training here
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
     monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
-    monkeypatch.setattr(kernels, "_usable", kernels._usable.__wrapped__)  # not what it found before
+    monkeypatch.setattr(kernels, "_usable", kernels._usable.__wrapped__)  # without the cache
     native = kernels.KERNELS[kernels.NATIVE]._replace(missing=lambda _: "there is no C compiler")
     monkeypatch.setitem(kernels.KERNELS, kernels.NATIVE, native)
     start_command()
@@ -119,9 +117,7 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
 @pytest.mark.parametrize(
     "change", [error_sentences.end_processes, error_sentences.stop_without_kernel]
 )
-def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
-    change, start_command, capsys
-):
+def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, start_command, capsys):
     def main(cfg):
         assert cfg == 3
         raise CannotBuild("the compiler cc failed")
@@ -134,7 +130,7 @@ def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(
     assert change(lambda cfg: cfg, 4) == 4
 
 
-def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
+def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
     start_command, tmp_path, capsys
 ):
     gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
@@ -154,7 +150,7 @@ def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
     assert other.get_num_updates() == 0
 
 
-def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
+def test_optimizer_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
     whole, model = make_trainer(build_model()), build_model()
     train(whole)
     model.decoder.requires_grad_(False)
@@ -163,7 +159,7 @@ def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
         make_trainer(model).load_checkpoint(save(whole, tmp_path / "some.pt"))
 
 
-def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_path, caplog):
+def test_another_factor_is_reported_when_the_optimizer_state_is_loaded(tmp_path, caplog):
     fast = make_trainer(build_model(alpha_lr_factor=20))
     train(fast)
     other = make_trainer(build_model(alpha_lr_factor=10))
@@ -172,7 +168,7 @@ def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_pa
     assert "--reset-optimizer and another --save-dir" in message
 
 
-def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
+def test_an_interrupted_copy_leaves_the_old_checkpoint_whole(tmp_path):
     new, last = tmp_path / "checkpoint1.pt", tmp_path / "checkpoint_last.pt"
     new.write_text("the new one")
     last.write_text("the old one")
@@ -196,7 +192,7 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
     assert last.read_text() == "the new one"
 
 
-def test_installing_again_changes_nothing_more():
+def test_installing_twice_is_the_same_as_installing_once():
     def changed():
         return (
             *(Trainer.__init__, Trainer.load_checkpoint, EMA.__init__),
@@ -206,7 +202,7 @@ def test_installing_again_changes_nothing_more():
             len(sys.meta_path),
         )
 
-    command = importlib.import_module("fairseq_cli.eval_lm")  # changed where it is there
+    command = importlib.import_module("fairseq_cli.eval_lm")  # changed only once it is imported
     installing.install()
     before = changed()
     installing.install()
@@ -214,8 +210,8 @@ def test_installing_again_changes_nothing_more():
     assert all(hasattr(function, "_is_changed") for function in before[:-1])
 
 
-def test_sentences_one_by_one_are_data_whatever_numpy_has(monkeypatch):
-    monkeypatch.delattr("numpy.compat", raising=False)  # as NumPy 2.4
+def test_blocks_of_single_sentences_work_with_every_numpy(monkeypatch):
+    monkeypatch.delattr("numpy.compat", raising=False)  # as in NumPy 2.4
     sentences = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
     blocks = TokenBlockDataset(sentences, [3, 2], 9, 1, 2, break_mode="eos")
     assert [block.tolist() for block in (blocks[0], blocks[1])] == [[5, 6, 2], [7, 2]]

@@ -1,4 +1,4 @@
-"""The reader of plain values that fairseq gets in place of Python's eval."""
+"""The reader of plain values that replaces Python's eval in fairseq."""
 
 import ast
 import builtins
@@ -25,19 +25,19 @@ OTHERS = [*OTHERS.split("; "), "", " ", "1; 2", "\\\n\n", "\0", "1\n2", "[" * 10
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_a_plain_value_is_what_eval_makes_of_it(text):
+def test_a_plain_value_is_read_as_eval_would(text):
     value = read_literal(text)
     assert value == eval(text)
     assert type(value) is type(eval(text))
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_anything_else_is_refused(text):
+def test_any_other_expression_is_refused(text):
     with pytest.raises(ValueError, match="is not a plain value"):
         read_literal(text)
 
 
-def test_what_is_no_text_is_a_type_error_and_compiled_code_is_not_run(tmp_path):
+def test_other_types_are_a_type_error_and_compiled_code_does_not_run(tmp_path):
     code = compile(f"open({str(tmp_path / 'ran')!r}, 'w')", "", "eval")
     for value in (1, [1], b"1", bytearray(b"1"), ast.parse("1"), code):
         with pytest.raises(TypeError):
@@ -45,13 +45,13 @@ def test_what_is_no_text_is_a_type_error_and_compiled_code_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_every_module_of_fairseq_reads_plain_values_and_code_outside_keeps_its_eval(monkeypatch):
+def test_every_module_of_fairseq_reads_plain_values_and_other_code_keeps_eval(monkeypatch):
     names = [name for name in sys.modules if name.partition(".")[0] in ("fairseq", "fairseq_cli")]
     assert len(names) > 100
     assert all(vars(sys.modules[name]).get("eval") is evaluate for name in names)
     assert builtins.eval is eval
     assert "eval" not in vars(LSTMModel)
-    # One that is imported later does too; afterwards it is as it was, with torch's safe loading
+    # So does a module that is imported later
     known = importlib.import_module("fairseq.data.codedataset")
     monkeypatch.setattr(sys.modules["fairseq.data"], "codedataset", known)
     monkeypatch.delitem(sys.modules, "fairseq.data.codedataset")

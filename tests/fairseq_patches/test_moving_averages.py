@@ -1,4 +1,4 @@
-"""``--store-ema`` from a checkpoint that has no moving average."""
+"""``--store-ema`` when training starts from a checkpoint without a moving average."""
 
 import pytest
 import torch
@@ -15,14 +15,14 @@ def values(model):
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory):
-    """A checkpoint of fairseq's own model, trained without an average."""
+    """A checkpoint of fairseq's own model, trained without a moving average."""
     trainer = make_trainer(build_model("transformer"))
     train(trainer)
     return save(trainer, tmp_path_factory.mktemp("stock") / "stock.pt")
 
 
 @pytest.mark.parametrize("precision", [[], ["--ema-fp32"]])
-def test_a_moving_average_starts_from_a_stock_checkpoint_and_goes_on(stock, precision, tmp_path):
+def test_a_moving_average_starts_from_a_stock_checkpoint_and_is_resumed(stock, precision, tmp_path):
     options = ["--store-ema", "--ema-decay=0.75", *precision]
     trainer = make_trainer(build_model(**OPTIONS, seed=2), *options)
     trainer.load_checkpoint(stock)

@@ -1,4 +1,4 @@
-"""fairseq-eval-lm where words have probability zero: counted, and infinite."""
+"""fairseq-eval-lm counts words of probability zero, which make the perplexity infinite."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ def command():
 
 @pytest.fixture
 def evaluate(command, caplog):
-    """Evaluate a model as the command does; the results, and what was logged, which has to format."""
+    """Return a function that evaluates a model like the command: results, formatted log."""
     stock = inspect.unwrap(command.eval_lm)
 
     def of_model(model, changed=True, **options):
@@ -36,7 +36,7 @@ def evaluate(command, caplog):
     return of_model
 
 
-def test_a_perplexity_with_impossible_words_is_infinite_and_says_how_many_there_are(evaluate):
+def test_impossible_words_make_the_perplexity_infinite_and_are_counted(evaluate):
     model = build_text_model(output_alpha=1.5)
     with torch.no_grad():
         model.decoder.output_projection.weight.mul_(8)
@@ -66,7 +66,7 @@ def test_a_perplexity_with_impossible_words_is_infinite_and_says_how_many_there_
     assert len(printed) == 36
 
 
-def test_the_evaluation_of_a_model_without_zeros_is_fairseqs(evaluate):
+def test_without_zeros_the_evaluation_matches_fairseqs(evaluate):
     model = build_text_model()
     for options in ({}, {"output_word_probs": True, "output_word_stats": True}):
         (stock, stock_log), (ours, our_log) = (
@@ -75,13 +75,13 @@ def test_the_evaluation_of_a_model_without_zeros_is_fairseqs(evaluate):
         assert torch.equal(stock["loss"], ours["loss"])
         assert torch.equal(stock["perplexity"], ours["perplexity"])
         stock_log, our_log = (
-            [each for each in logged if not each.startswith("Evaluated")]  # the time it took
+            [each for each in logged if not each.startswith("Evaluated")]  # the time
             for logged in (stock_log, our_log)
         )
         assert stock_log == our_log
 
 
-def test_a_loss_that_is_no_number_stays_one(command, evaluate):
+def test_a_nan_loss_stays_nan(command, evaluate):
     before, model = command.SequenceScorer, build_text_model()
     with torch.no_grad():
         model.decoder.output_projection.weight[5] = math.nan

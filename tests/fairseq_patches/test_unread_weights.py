@@ -1,4 +1,4 @@
-"""The weights of the last cross-attention in training: left out where nobody reads them."""
+"""In training, the weights of the last cross-attention are left out if nothing reads them."""
 
 import pytest
 import torch
@@ -15,11 +15,11 @@ LOSS = ["--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"]
 
 
 class Reading(LabelSmoothedCrossEntropyCriterion):
-    """A user's, which may read whatever it likes."""
+    """A user's criterion, which may read anything."""
 
 
 class OwnDecoder(EntmaxTransformerDecoder):
-    """A user's, as are these."""
+    """A user's decoder; the model and the task below are a user's, too."""
 
 
 class OwnModel(EntmaxTransformerModel):
@@ -33,7 +33,7 @@ class OwnTask(TranslationTask):
 
 @pytest.fixture
 def returned(monkeypatch):
-    """The weights that decoders return."""
+    """The attention weights that decoders return."""
     found = []
     original = EntmaxTransformerDecoder.forward
 
@@ -53,14 +53,14 @@ GATED = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0
     "options",
     [LOSS, GATED, ["--criterion=cross_entropy"], ["--criterion=entmax_loss", "--loss-alpha=1"]],
 )
-def test_usual_criterions_train_without_weights(returned, options):
+def test_common_criterions_train_without_weights(returned, options):
     gates = "encoder-self" if options is GATED else None
     train(make_trainer(build_model(head_gates=gates), *options))
     assert returned == [None]
 
 
 @pytest.mark.parametrize("which", ["criterion", "model", "decoder", "task"])
-def test_what_may_read_weights_gets_them(which, returned, monkeypatch):
+def test_custom_classes_that_may_read_weights_get_them(which, returned, monkeypatch):
     model, criterion = build_model(), None
     if which == "model":
         model.__class__ = OwnModel
@@ -86,7 +86,7 @@ def test_a_hook_sees_the_weights(returned):
     assert returned[1] is None
 
 
-def test_who_calls_a_model_between_updates_gets_weights(returned):
+def test_calls_between_updates_get_weights(returned):
     trainer = make_trainer(build_model(), *LOSS)
     train(trainer)
     trainer.get_model()(**batch([5], [4])["net_input"])
@@ -94,7 +94,7 @@ def test_who_calls_a_model_between_updates_gets_weights(returned):
     torch.testing.assert_close(returned[1].sum(-1), torch.ones(1, 4))
 
 
-def test_weights_are_back_after_an_update_that_failed():
+def test_a_failed_update_restores_the_weights():
     trainer = make_trainer(build_model(), *LOSS)
 
     def step(trainer):
@@ -106,7 +106,7 @@ def test_weights_are_back_after_an_update_that_failed():
     assert not trainer.get_model().decoder.weights_are_unread
 
 
-def test_gradients_are_those_with_weights(monkeypatch):
+def test_gradients_match_those_with_weights(monkeypatch):
     def gradients():
         trainer = make_trainer(build_model(), *LOSS, "--clip-norm=0")
         train(trainer)
