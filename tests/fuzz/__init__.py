@@ -1,7 +1,8 @@
-"""Files changed at random, and outputs that are there.
+"""Files with random changes, and outputs that exist already.
 
-What comes of each is success, or a status that is not 0 and one sentence: no traceback, no name of an
-exception. What was there is as it was, nothing half written is left, and nothing in the input ran.
-``FAIRSEQ_ENTMAX_FUZZ_EXAMPLES=1000 python -m pytest tests/fuzz`` tries 1000 examples of each test, in
-some hours; without, each tries a slice, the same one each time.
+Each command succeeds, or ends with a nonzero status and a one-line error without a traceback or an
+exception's name. Existing files stay unchanged, nothing unfinished is left, and no input runs.
+
+With ``FAIRSEQ_ENTMAX_FUZZ_EXAMPLES=1000``, each test tries 1000 examples, which takes hours in all;
+without it, a small number, the same in every run.
 """

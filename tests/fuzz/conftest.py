@@ -1,4 +1,4 @@
-"""Good inputs of every kind, small ones."""
+"""Small valid inputs of every kind."""
 
 import json
 import random
@@ -16,7 +16,7 @@ PRUNING = (
     "softmax\tbaseline\t8 (4,4)\t8 (4,4)\t8 (4,4)\t20.5\t10000\t30.1\t1.0\n"
     "softmax\tall12-pruned\t4 (3,1)\t4 (2,2)\t4 (4,0)\t20.1\t9000\t40.2\t1.3\n"
 )
-# As the data of the fixture tiny
+# The same as in the data of the fixture tiny
 SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8])
 
 
@@ -63,7 +63,7 @@ def succeed(words):
 
 
 def words_of(sentences):
-    """The words that pieces are put together to, by sentencepiece's sign of a beginning."""
+    """The words that the pieces form, by sentencepiece's sign for the beginning of a word."""
     for sentence in sentences:
         pieces = [f"{'▁' * (n % 2)}w{n}" for n in (sentence[:-1] - 4).tolist()]
         yield "".join(pieces).replace("▁", " ").split()
@@ -79,5 +79,5 @@ def parse(words):
 
 @pytest.fixture
 def place(inputs, tmp_path):
-    """The working folder of what is tried, with those inputs."""
+    """The working folder of each example, with those inputs."""
     return Place(inputs, tmp_path)

@@ -1,4 +1,4 @@
-"""How an example is tried, and what has to hold of it."""
+"""How an example runs, and the properties that have to hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from fairseq_entmax import cli
 
 EXAMPLES = os.environ.get("FAIRSEQ_ENTMAX_FUZZ_EXAMPLES")
-# Made by what an input would run, if it ran
+# The file that an input would create if it ran
 MARK = "mark-of-what-ran"
 CODE = (
     f"$(touch {MARK})",
@@ -39,7 +39,7 @@ MOST_SAID = 3000
 
 
 def examples(slice_of: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Hypothesis's settings: the same examples each time, so many unless the environment says."""
+    """Settings of hypothesis: the same examples in every run, and this many by default."""
     return settings(
         max_examples=int(EXAMPLES or slice_of),
         derandomize=True,
@@ -52,14 +52,14 @@ def examples(slice_of: int) -> Callable[[Callable[..., None]], Callable[..., Non
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a command: its exit status and what it said on standard error."""
+    """The result of a command: its exit status and what it wrote to standard error."""
 
     status: int
     output: str
 
 
 def attempt(command: Callable[[], int | None]) -> Outcome:
-    """Run a command in this process; an exception that leaves it is an error of the test."""
+    """Run a command in this process; an exception that leaves it fails the test."""
     output = io.StringIO()
     with (
         contextlib.redirect_stderr(output),
@@ -76,7 +76,7 @@ def attempt(command: Callable[[], int | None]) -> Outcome:
 
 
 def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
-    """An error is the last line, and no line is of a traceback; secrets may be said again."""
+    """Check that an error is the last line, without a traceback; it may repeat the secrets."""
     output = structure = outcome.output
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         for form in (secret, repr(secret)[1:-1]):
@@ -94,7 +94,7 @@ def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
 
 
 class Place:
-    """A copy of the inputs, deep in folders, which is the working folder of what is tried."""
+    """A copy of the inputs in a deep folder, which is the working folder of an example."""
 
     def __init__(self, inputs: Path, parent: Path) -> None:
         self.top = parent / "above"
@@ -108,7 +108,7 @@ class Place:
         self.before = self.files()
 
     def files(self) -> dict[str, str]:
-        """Each path below to a digest of the file, or of what else it is."""
+        """Each path below the top folder, with a digest of its kind and content."""
         found = {}
         for path in sorted(self.top.rglob("*")):
             content = path.read_bytes() if path.is_file() else b""
@@ -117,12 +117,12 @@ class Place:
         return found
 
     def run(self, words: Sequence[str]) -> Outcome:
-        """``fairseq-entmax`` with these words, in this folder."""
+        """Run ``fairseq-entmax`` with these arguments in this folder."""
         with contextlib.chdir(self.folder):
             return attempt(lambda: cli.main(list(words)))
 
     def check(self, outcome: Outcome, may_replace: Sequence[str] = ()) -> None:
-        """Hold what there is now against what there was, and make it as it was."""
+        """Compare the files with those before the command, and restore them."""
         after = self.files()
         if after == self.before:
             return

@@ -1,4 +1,4 @@
-"""Every command of ``fairseq-entmax`` writes where it is told to, and over nothing that is there."""
+"""Every command of ``fairseq-entmax`` writes only its output, and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import fairseq_entmax.tasks  # noqa: F401
 from tests.fuzz.support import MARK, check_sentence
 
 DATA = "bin --path plain.pt --output new --cpu --num-workers=0"
-# What each command takes when nothing is changed
+# Valid arguments of each command
 GOOD = {
     "user-dir": [""],
     "alpha": ["plain.pt", "plain.pt --json"],
@@ -43,24 +43,24 @@ GOOD = {
         "plain.pt --text w1 --data whole-words --source-lang a --target-lang b --beam 1 --cpu"
     ],
 }
-# Of those that load a model or draw
+# Commands that load a model or draw figures
 HEAVY = ("analyze", "ablate", "look", "report")
 
 
 @pytest.mark.parametrize("command", GOOD)
-def test_a_good_command_line_succeeds(command, place):
+def test_a_valid_command_line_succeeds(command, place):
     for words in GOOD[command]:
         outcome = place.run([command, *words.split()])
-        # tag needs a pipeline that is downloaded
+        # tag would have to download a pipeline
         assert outcome.status == 0 or command == "tag", (words, outcome.output)
         place.check(outcome)
 
 
 @pytest.mark.parametrize("command", [command for command in GOOD if "new" in str(GOOD[command])])
-def test_no_output_replaces_what_is_there_or_no_ordinary_file(command, place):
+def test_an_output_never_replaces_existing_or_special_files(command, place):
     os.mkfifo(place.folder / "pipe")
     place.before = place.files()
-    # So that no writer waits for a reader
+    # A reader, so that no writer of the pipe waits
     reader = os.open(place.folder / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     tries = [("source.txt", []), ("pipe", ["--overwrite"]), ("bin", [])]
     tries = tries[1:] if command in HEAVY else tries
@@ -78,7 +78,7 @@ def test_no_output_replaces_what_is_there_or_no_ordinary_file(command, place):
     os.close(reader)
 
 
-def test_a_user_directory_without_a_name_is_not_the_folder_that_one_is_in(place):
+def test_an_empty_user_directory_does_not_import_the_working_folder(place):
     (place.folder / "__init__.py").write_text(f"open('{MARK}', 'w').close()\n")
     place.before = place.files()
     outcome = place.run(["alpha", "plain.pt", "--user-dir", ""])

@@ -1,4 +1,4 @@
-"""Files of text changed at random: what reads them takes them, or says in one sentence what is wrong."""
+"""Text files with random changes: a command reads them, or says in one line what is wrong."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ODD_VALUES: tuple[Any, ...] = (
     *("1.5", [], {}, [[]], [None], [1, 2], {"0": []}, {"a": {"b": 1}}, "x" * 5000, [0] * 2000),
     *CODE,
 )
-# Not UTF-8, and the beginnings of a pickle, an archive and a compressed file
+# Not UTF-8, and the first bytes of a pickle, an archive and a compressed file
 BINARY = (b"\xff\xfe", b"\x80\x04\x95", b"PK\x03\x04", b"\xfd7zXZ\x00", b"\x00" * 100)
 SMALL = ["--cpu", "--num-workers=0"]
 ANALYZE = ["analyze", "bin", "--path=plain.pt", "--measures=density", "--output=new", *SMALL]
@@ -38,7 +38,7 @@ REPORT = ["report", "analysis.json", "--output=new"]
 
 @st.composite
 def lines_changed(draw, content: bytes) -> bytes:
-    """Lines left out, twice, cut; their parts replaced; bytes that are no text."""
+    """Lines dropped, doubled or truncated, their parts replaced, and bytes that are not text."""
     lines = content.decode().split("\n")
     for _ in range(draw(st.integers(1, 3))):
         how = draw(st.sampled_from(("part", "part", "part", "out", "twice", "cut")))
@@ -73,13 +73,13 @@ def places_of(value: Any) -> list[tuple[Any, Any]]:
 
 
 def value_changed(draw, document: Any) -> bytes:
-    """A value of another kind, left out, under another name, or of another place."""
+    """A value replaced, dropped, renamed, or copied from another place."""
     document = copy.deepcopy(document)
     for _ in range(draw(st.integers(1, 2))):
         container, key = draw(st.sampled_from(places_of(document) or [([None], 0)]))
         how = draw(st.sampled_from(("value", "value", "value", "out", "name", "of-another")))
         if how == "value":
-            # A copy: the next change may be in it
+            # A copy, as the next change may modify it
             container[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
         elif how == "of-another":
             other, place = draw(st.sampled_from(places_of(document) or [([None], 0)]))
@@ -93,12 +93,12 @@ def value_changed(draw, document: Any) -> bytes:
 
 @st.composite
 def json_changed(draw, content: bytes) -> bytes:
-    """A document, or one of its lines, with other values, and now and then no JSON."""
+    """A document, or one of its lines, with changed values; sometimes the result is no JSON."""
     if draw(st.integers(0, 2)) == 0:
         return draw(lines_changed(content))
     try:
         return value_changed(draw, json.loads(content))
-    except ValueError:  # a document on each line
+    except ValueError:  # one document per line
         lines = content.decode().splitlines()
     at = draw(st.integers(0, len(lines) - 1))
     lines[at] = value_changed(draw, json.loads(lines[at])).decode()
@@ -120,9 +120,9 @@ def json_changed(draw, content: bytes) -> bytes:
         ("generated.txt", lines_changed, [*ROUGE, "--bootstrap=9", "--output=new"], 3),
     ],
 )
-def test_a_command_takes_a_file_or_says_what_is_wrong(place, name, change, words, slice_of):
+def test_a_command_reads_a_changed_file_or_says_what_is_wrong(place, name, change, words, slice_of):
     path = place.folder / name
-    # What ablate goes on with is its own
+    # ablate may continue its own journal
     is_journal = path.parent.name == "ablated" and words[0] == "ablate"
 
     @examples(slice_of)
