@@ -43,7 +43,7 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
         or attention.is_observed()
         or attention.mapping.score_scale() is not None
         or any(map(_is_changed, projections))
-        or not masks.leave_each_query_a_key(request.key_padding_mask, request.attn_mask)
+        or not masks.every_query_has_a_key(request.key_padding_mask, request.attn_mask)
     ):
         return None
     attention.skip_embed_dim_check = False

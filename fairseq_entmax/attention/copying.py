@@ -72,7 +72,7 @@ def log_mix(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return mixed
 
 
-def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+def sum_by_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     """Sum weights ``(batch, target, source)`` over the positions of equal words ``(batch, source)``.
 
     Returns:
@@ -105,7 +105,7 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
     generated = functional.log_softmax(in_full, -1) + functional.logsigmoid(switch)
     markers = num_words - logits.size(-1)
     log_probs = functional.pad(generated, (0, markers), value=-torch.inf)
-    copied, is_one = of_each_word(weights, parts.source)
+    copied, is_one = sum_by_word(weights, parts.source)
     index = parts.source[:, None, :].expand_as(copied)
     mixed = log_mix(log_probs.gather(2, index), functional.logsigmoid(-switch), copied)
     scattered: Tensor = _Scattered.apply(log_probs, index, mixed, is_one)
@@ -156,7 +156,7 @@ def mixture_loss(
     reachable = log_probs > -torch.inf
     smooth = None
     if with_smooth:
-        of_words, is_one = of_each_word(weights, parts.source)
+        of_words, is_one = sum_by_word(weights, parts.source)
         mixed = log_mix(generated[..., 1:], log_copied[..., None], of_words)
         counts = known[..., 1:] & is_one[:, None, :]
         gained = torch.where(counts, mixed, 0.0) - torch.where(counts, generated[..., 1:], 0.0)

@@ -45,13 +45,13 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
         return None
     mapping = attention.mapping
     assert mapping is not None
-    if mapping.score_scale() is not None and not masks.leave_each_query_a_key(None, attn_mask):
+    if mapping.score_scale() is not None and not masks.every_query_has_a_key(None, attn_mask):
         return None  # the mapping scales the numbers that a mask adds too
     settings: dict[str, Any] = {"dropout": dropout.p} if drops else {}
     if mapping.is_softmax:
         # For training cross-attention, gates, fewer heads or a temperature; fairseq does the rest
         function: Any = softmax_attention
-        if not masks.leave_each_query_a_key(padding, attn_mask):
+        if not masks.every_query_has_a_key(padding, attn_mask):
             return None
     else:
         settings["epsilon"] = mapping.epsilon()
@@ -66,7 +66,7 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
     if padding is not None:
         # fairseq may pass a mask without dimensions for no padding
         padding = padding.to(torch.bool) if padding.dim() else None
-    causal = masks.hides_future_alone(attn_mask)
+    causal = masks.is_marked_future_mask(attn_mask)
     output: Tensor = function(
         attention.queries(query),
         *attention.keys_and_values(query, key, request.value),

@@ -19,7 +19,7 @@ def mark_future_mask(mask: Tensor) -> Tensor:
     return mask
 
 
-def hides_future_alone(mask: Tensor | None) -> bool:
+def is_marked_future_mask(mask: Tensor | None) -> bool:
     """Whether :func:`mark_future_mask` has marked the mask."""
     return getattr(mask, _FUTURE, False)
 
@@ -33,7 +33,7 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
     )
 
 
-def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
+def every_query_has_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
     """Whether every query is known to have an unmasked key, as torch's attention needs it.
 
     This is unknown for masks other than the future mask, and for padding while tracing, compiling
@@ -41,7 +41,7 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
     it would wait in every layer, is taken to leave a key, as in fairseq: a sentence has an end, and
     only --left-pad-target breaks this.
     """
-    if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
+    if attn_mask is not None and not (is_marked_future_mask(attn_mask) or _is_of_future(attn_mask)):
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True

@@ -104,7 +104,7 @@ class Mapping(nn.Module):
         """How far it has risen, from 0 (softmax) to 1 (the mapping itself)."""
         return 1.0 if self.rise is None else self.rise.share
 
-    def on_its_way(self, value: Number) -> Number:
+    def scaled_by_rise(self, value: Number) -> Number:
         """A number that rises to ``value`` from 0, at which the mapping is softmax."""
         return value if self.risen == 1.0 else self.risen * value
 

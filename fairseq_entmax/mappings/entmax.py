@@ -149,16 +149,16 @@ class Entmax(OfHeads):
         """alpha - 1, even with structure; not subtracted if learned, as digits are lost near 1."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
-            return self.on_its_way(self.fixed_alpha - 1.0)
-        return self.on_its_way(torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)))
+            return self.scaled_by_rise(self.fixed_alpha - 1.0)
+        return self.scaled_by_rise(torch.sigmoid(value_of(self.alpha_logit, self.lr_factor)))
 
     @property
     def strength(self) -> float | Tensor | None:
         """The strength in use: a number, ``(num_alphas,)`` if it is learned, or None."""
         raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
         if raw is None:
-            return None if self.fixed_strength is None else self.on_its_way(self.fixed_strength)
-        return self.on_its_way(learned_strength(value_of(raw, self.lr_factor)))
+            return None if self.fixed_strength is None else self.scaled_by_rise(self.fixed_strength)
+        return self.scaled_by_rise(learned_strength(value_of(raw, self.lr_factor)))
 
     @property
     def is_softmax(self) -> bool:  # type: ignore[override]

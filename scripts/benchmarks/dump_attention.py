@@ -20,7 +20,7 @@ from torch import Tensor
 
 import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from here on
 from fairseq_entmax.attention import MultiheadAttention
-from fairseq_entmax.attention.masks import hides_future_alone
+from fairseq_entmax.attention.masks import is_marked_future_mask
 from fairseq_entmax.kernels.inputs import split_heads
 from fairseq_entmax.mappings import Mapping, PerHeadMapping
 
@@ -57,7 +57,7 @@ def watched(model: Any, layers: list[dict[str, Any]]) -> None:
                     "epsilon": epsilon,
                     "scale": float(module.scaling),
                     "padding": padding.bool() if padding is not None and padding.any() else None,
-                    "causal": hides_future_alone(given.get("attn_mask")),
+                    "causal": is_marked_future_mask(given.get("attn_mask")),
                 }
             )
 

@@ -267,7 +267,7 @@ def test_some_masks_are_added_without_the_kernel(calls):
 
 def test_a_decoder_marks_its_mask_as_causal():
     mask = build_model().decoder.buffered_future_mask(torch.zeros(5, 2, 16))
-    assert masks.hides_future_alone(mask)
+    assert masks.is_marked_future_mask(mask)
 
 
 # torch's fused attention computes softmax where fairseq's attention cannot: gates, cross-attention

@@ -297,4 +297,4 @@ def future(length):
 )
 def test_masks_tell_whether_every_query_keeps_a_key(padding, mask, expected):
     padding = torch.tensor(padding) if isinstance(padding, list) else padding
-    assert masks.leave_each_query_a_key(padding, mask) is expected
+    assert masks.every_query_has_a_key(padding, mask) is expected
