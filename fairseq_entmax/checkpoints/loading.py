@@ -47,7 +47,7 @@ class SafelyLoadingTorch(ModuleType):
 
     @staticmethod
     def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-        """``torch.load`` with its safe loader, even if the environment asks for the other."""
+        """``torch.load`` with its safe loader, even if the environment turns that off."""
         path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "the file")
         try:
             state = torch.load(file, *args, **{**kwargs, "weights_only": True})

@@ -63,7 +63,7 @@ def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int 
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None and "${" in str(value):
             raise _refusal(path, name, value, "is more than the value of another setting")
-        # A setting of the same name is checked where it stands
+        # If the setting it refers to has the same name, that one is checked
         is_checked = reference is not None and reference[2] == name
         if name in _ONLY and value not in (*_ONLY[name], None) and not is_checked:
             raise _refusal(path, name, value, "would run a command or write a file")

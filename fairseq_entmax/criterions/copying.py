@@ -53,11 +53,11 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     targets are counted, and the perplexity leaves them out.
 
     With ``--copy-loss-weight w``, each target that occurs in the source adds w times the mean
-    Fenchel-Young loss of the copy heads against equal weights on its occurrences. It gives sparse
-    heads a gradient where they have no weight. With ``--copy-loss-alone``, copy heads learn what to
-    copy only from this loss. The gradient of the cross-entropy with respect to a weight is
-    (1 - g) / p(target): softmax multiplies it by the weight, but a sparse mapping passes it on
-    unchanged, however small p is.
+    Fenchel-Young loss of the copy heads against equal weights on its occurrences. A sparse head
+    that gives them no weight has no other gradient there. With ``--copy-loss-alone``, copy heads
+    learn what to copy only from this loss. The gradient of the cross-entropy with respect to a
+    weight is (1 - g) / p(target): softmax multiplies it by the weight, but a sparse mapping passes
+    it on unchanged, however small p is.
 
     Arguments are those of fairseq and :class:`CopyCrossEntropyConfig`; a ValueError names one
     that is out of range.

@@ -104,7 +104,7 @@ class HeadL0Criterion(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate what was logged as the stock criterion does, and log the penalty and add it."""
+        """Aggregate logs as the stock criterion does; log the penalty, and add it to the loss."""
         without = [
             {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
             for log in logging_outputs

@@ -76,7 +76,7 @@ class HeadPenalty:
     multiplier_lr: float = 0.02  # eta
 
     def check(self, gates: GatesByLayer) -> None:
-        """Raise ValueError if the model's gates do not suit the targets, or lack one they need."""
+        """Raise ValueError if the gates do not suit the targets, or need targets not given."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
                 "the gates of --gate keep a number of heads: give --target-heads in place of --l0-weight"
@@ -178,7 +178,7 @@ class HeadPenalty:
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
 
     def _begin(self, gates: GatesByLayer, state: PruningState) -> None:
-        """Note the expected heads from which the targets fall, unless an earlier process has."""
+        """Note the expected number of heads at the start, unless an earlier process has."""
         if self.targets is None:
             return
         if bool(state.start[1] < 0) != (ALL in self.targets):

@@ -1,4 +1,4 @@
-"""The entmax loss: models whose output gives most words a probability of exactly 0."""
+"""The entmax loss, for models whose output gives most words a probability of exactly 0."""
 
 # No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import math

@@ -1,4 +1,4 @@
-"""Knowledge distillation: training on a criterion and on the probabilities of a trained model.
+"""Knowledge distillation: learning from the targets and from a trained model's probabilities.
 
 Source: Kim, Rush 2016, *Sequence-Level Knowledge Distillation*, section 3.1 (word-level).
 """

@@ -33,7 +33,7 @@ def check_and_follow(
             model.check_criterion(criterion)
         if hasattr(model, "take_teacher"):
             model.take_teacher(criterion, task)
-    # Otherwise the others get it from the first process by a load that torch 2.6 and later refuse
+    # Otherwise the others get the checkpoint by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):

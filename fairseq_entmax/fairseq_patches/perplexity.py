@@ -22,7 +22,7 @@ EVALUATION = "fairseq_cli.eval_lm"
 def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fairseq's ``eval_lm``, but the loss is infinite if a word has probability zero.
 
-    Logs the number of such tokens and the perplexity of the others; lists of words show NaN."""
+    Logs the number of these tokens and the others' perplexity; lists of words show NaN for them."""
     namespace: dict[str, Any] = eval_lm.__globals__
     scores: list[Tensor] = []
     make = namespace["SequenceScorer"]

@@ -53,7 +53,7 @@ def reads_scores_alone(criterion: Any) -> bool:
 
 
 def _can_do_without(model: Any) -> bool:
-    """Whether the classes of a model and its decoder say so themselves, and no hook looks on."""
+    """Whether the classes of a model and its decoder both declare it, and no hook looks on."""
     decoder: Any = getattr(model, "decoder", None)
     # A subclass may read weights
     if not all(vars(type(one)).get(MAY_BE_UNREAD) for one in (model, decoder)):

@@ -1,7 +1,7 @@
 """The model ``entmax_bart`` and its architectures.
 
 It is fairseq's ``bart``, for denoising, translation and summaries, with another mapping from scores to
-weights. For ``bart_base`` there is ``entmax_bart_base``, for ``mbart_large`` ``entmax_mbart_large``.
+weights. ``bart_base`` becomes ``entmax_bart_base``, ``mbart_large`` becomes ``entmax_mbart_large``.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class CheckpointModel:
         return [1.0] * attention.heads if gate is None else gate.at_evaluation().tolist()
 
     def gate_scores(self, attention: CheckpointAttention) -> list[float]:
-        """The score of each head by its gate, the largest kept first; empty without gates."""
+        """The score of each head's gate; heads of larger score are kept. Empty without gates."""
         gate = self._gate(attention)
         return [] if gate is None else gate.score().tolist()
 

@@ -1,8 +1,8 @@
 """The model ``entmax_transformer`` and its architectures.
 
 It is fairseq's ``transformer`` with another mapping from attention scores to weights. Each
-architecture of fairseq's ``transformer`` has a counterpart: that of
-``transformer_iwslt_de_en`` is ``entmax_transformer_iwslt_de_en``.
+architecture of fairseq's ``transformer`` has a counterpart: ``transformer_iwslt_de_en``
+becomes ``entmax_transformer_iwslt_de_en``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
         """Select rows, as fairseq does in each step of a search.
 
         The hypotheses of a sentence have equal rows. If none takes a row of another sentence, the
-        output is returned unchanged. Not on a GPU, where comparing the order would mean a wait.
+        output is returned unchanged. Not on a GPU, where looking at the order would mean a wait.
         """
         rows = encoder_out["encoder_out"]
         if not rows or rows[0].device.type != "cpu" or is_recorded():

@@ -1,4 +1,4 @@
-"""Options, each defined once with its default, check and help; and features, which have options.
+"""Options, each defined once with its default, check and help; and features, which group them.
 
 A feature is an addition to fairseq's models, such as gates. It is a dataclass of options, which it
 checks against those of other features, and it changes the model. A model lists its features.

@@ -1,6 +1,6 @@
 """What heads learn while a model trains, recorded in fairseq's logs and in files.
 
-Each quantity that mappings learn per head, such as alpha, has a file in the save directory.
+Each quantity that mappings learn per head has a file of its name in the save directory.
 ``alpha.jsonl`` has one JSON object per line, in the order of updates, each update at most once:
 
     {"update": 120, "alpha": {"encoder-self": {"0": [1.31, 1.62], "1": [1.5, 1.44]}, ...}}

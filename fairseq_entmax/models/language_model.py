@@ -1,8 +1,8 @@
 """The model ``entmax_transformer_lm`` and its architectures.
 
 It is fairseq's decoder-only ``transformer_lm`` with another mapping from attention scores to
-weights. Each architecture of fairseq's ``transformer_lm`` has a counterpart: that of
-``transformer_lm_gpt`` is ``entmax_transformer_lm_gpt``.
+weights. Each architecture of fairseq's ``transformer_lm`` has a counterpart:
+``transformer_lm_gpt`` becomes ``entmax_transformer_lm_gpt``.
 """
 
 from __future__ import annotations

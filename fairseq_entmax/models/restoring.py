@@ -39,7 +39,7 @@ class Restoring(nn.Module):
         What the checkpoint lacks keeps its initial value, and is logged.
         """
         if _places(state_dict) == _places(self.state_dict()):
-            # The layers match already: fairseq would apply --encoder-layers-to-keep once more
+            # fairseq would apply --encoder-layers-to-keep to the remaining layers once more
             model_cfg = args = None
         elif model_cfg is not None:
             state_dict, model_cfg = _remaining_layers(state_dict, model_cfg), None
@@ -56,9 +56,9 @@ class Restoring(nn.Module):
         return result
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """Like fairseq's, without the projection that it adds to a decoder with shared embeddings.
+        """Like fairseq's, but adds no output projection to a decoder with an adaptive softmax.
 
-        An adaptive softmax has no such projection, and the checkpoint could not be loaded again.
+        fairseq adds one if embeddings are shared, and could not load such a checkpoint again.
         """
         super().upgrade_state_dict_named(state_dict, name)  # type: ignore[misc]
         if getattr(getattr(self, "decoder", None), "adaptive_softmax", None) is not None:

@@ -1,7 +1,7 @@
 """The model ``entmax_roberta`` and its architectures.
 
 It is fairseq's ``roberta``, an encoder that fills in masked words and classifies texts, with another
-mapping from attention scores to weights. For ``roberta_base`` there is ``entmax_roberta_base``.
+mapping from attention scores to weights. ``roberta_base`` becomes ``entmax_roberta_base``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from torch import Tensor
 from fairseq_entmax.mappings.base import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.checkpoint_model import CheckpointModel
 
-# Endings of the names of tensors that are saved but not learned, and of those layers may share
+# Endings of the names of tensors: of those not learned, and of those that layers may share
 _BUFFERS = (".decision", ".chosen", "factor_ratio", "rise.updates", ".version", "._float_tensor")
 _SHARED = (".embed_tokens.weight", ".output_projection.weight")
 

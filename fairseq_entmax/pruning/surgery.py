@@ -65,7 +65,7 @@ def prune_checkpoint(
     overwrite: bool = False,
     undecided: bool = False,
 ) -> PruningReport:
-    """Write a copy of a checkpoint without closed heads and gates, or after an error nothing.
+    """Write a copy of a checkpoint without closed heads and gates; after an error, write nothing.
 
     ``path`` is of a model of this package, or of its stock counterpart. ``heads`` are removed in
     addition to closed ones, or choose how many stay. The rest is as in :func:`prune_state`.
@@ -167,7 +167,7 @@ def _prune(
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The heads in each layer of a checkpoint, without closed ones, and what
+    """The numbers of heads in each layer of a checkpoint, without closed ones, and what
     :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
     result = remaining_heads(read_model(path), ())
     return result.counts, result.mappings, result.copy

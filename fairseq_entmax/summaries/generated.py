@@ -6,8 +6,8 @@ Its lines have tabs between the parts, and *n* is the sentence's number in the d
     H-n  score  text    (a hypothesis, in the words of the dictionary)
     D-n  score  text    (the same after --bpe and --tokenizer)
 
-There are other lines, such as P-n and logs. It prints batches of sentences of similar length, so
-the lines are not in the order of the data set. With ``--nbest``, the hypotheses of a sentence
+There are other lines, such as P-n and logs. Batches have sentences of similar length, so the
+lines are not in the order of the data set. With ``--nbest``, the hypotheses of a sentence
 follow each other, the best first.
 """
 

@@ -123,7 +123,7 @@ class RepeatedNgrams(nn.Module):
     ) -> Tensor:
         """Set the log probabilities of words that would end a repeated n-gram to -inf, in place.
 
-        ``tokens`` has a start symbol, ``step`` words and padding; ``lprobs`` is ``(hypotheses, words)``.
+        ``tokens``: a start symbol, ``step`` words and padding; ``lprobs``: ``(hypotheses, words)``.
         """
         if step < self.size:
             return lprobs
