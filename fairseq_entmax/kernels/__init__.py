@@ -1,15 +1,15 @@
-"""Fast versions of the mapping: the same numbers, chosen at run time. Needs torch alone.
+"""Fast versions of the mappings, with the same results, chosen at run time. Needs only torch.
 
-``FAIRSEQ_ENTMAX_KERNEL`` in the environment says which one runs:
+``FAIRSEQ_ENTMAX_KERNEL`` in the environment says which version runs:
 
-* ``auto``, the default: the fastest that is there;
+* ``auto``, the default: the fastest one available;
 * ``torch``: torch's own operations, everywhere;
 * ``native``: C, compiled on first use, for float32 on a CPU;
 * ``triton``: Triton, on a CUDA device, for float32 and, where attention is computed as a whole,
   float16 and bfloat16. With ``TRITON_INTERPRET=1`` it runs on a CPU too, very slowly, for tests.
 
-A backend has the functions of :mod:`fairseq_entmax.kernels.backends`, those of torch included.
-Softmax with a fixed alpha of 1 always runs on torch's own operations, and asks for no kernel.
+Every backend, torch's included, has the functions of :mod:`fairseq_entmax.kernels.backends`.
+Softmax with a fixed alpha of 1 always runs on torch's own operations, without a kernel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 VARIABLE = "FAIRSEQ_ENTMAX_KERNEL"
 AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
-# Files or packages beside this one, each with a KERNEL
+# Packages in this one, each with a KERNEL
 _MODULES = ("native", "triton")
 _FOUND = [importlib.import_module(f"{__name__}.{module}").KERNEL for module in _MODULES]
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in _FOUND}
@@ -41,14 +41,14 @@ CHOICES = (AUTO, TORCH, *KERNELS)
 
 
 class NoKernelError(RuntimeError):
-    """The kernel that the environment asks for cannot be had; says why and what to do."""
+    """The kernel that the environment asks for cannot run; the message says why and what to do."""
 
 
 class UnknownKernelError(ValueError):
-    """The environment asks for a kernel that there is not."""
+    """The environment asks for a kernel that does not exist."""
 
 
-# Of a user, who is to read one sentence
+# A user's errors, to be shown as one sentence
 ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
 
 
@@ -56,7 +56,7 @@ _logged: set[str] = set()
 
 
 def chosen() -> str:
-    """What the environment asks for."""
+    """The name of the kernel that the environment asks for."""
     name = os.environ.get(VARIABLE, AUTO) or AUTO
     if name not in CHOICES:
         raise UnknownKernelError(f"{VARIABLE} must be one of {', '.join(CHOICES)}, not {name!r}")
@@ -64,9 +64,9 @@ def chosen() -> str:
 
 
 def backend_for(scores: Tensor, epsilon: float | Tensor, structure: str = PLAIN) -> Rows:
-    """The backend for a tensor of scores; the first choice of a process is logged.
+    """The backend for a tensor of scores; a process logs its first choice.
 
-    At the number 0 without structure torch has its own fast kernel, whatever is asked for.
+    If epsilon is the number 0, without structure, it is always torch, which has a fast softmax.
     """
     is_softmax = not structure and isinstance(epsilon, float) and epsilon == 0.0
     backend: Rows | None = None if is_softmax else _kernel(ROWS, scores, structure)
@@ -74,25 +74,25 @@ def backend_for(scores: Tensor, epsilon: float | Tensor, structure: str = PLAIN)
 
 
 def losses_for(scores: Tensor, epsilon: float) -> Losses:
-    """The backend for the loss of a target, as :func:`backend_for`."""
+    """The backend for the loss of a target, chosen as in :func:`backend_for`."""
     backend: Losses | None = None if epsilon == 0.0 else _kernel(LOSSES, scores)
     return torch_losses if backend is None else backend
 
 
 def attention_for(query: Tensor, dtype: torch.dtype, head_dim: int) -> Callable[..., Tensor] | None:
-    """The whole of attention (:func:`fairseq_entmax.kernels.attention.attention`), or None."""
+    """Whole attention (:func:`fairseq_entmax.kernels.attention.attention`), or None for torch."""
     backend = _kernel(ATTENTION, query, PLAIN, dtype, head_dim)
     return None if backend is None else backend.attention
 
 
 def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
-    """Attention of one query of each hypothesis as one function, or None: it is in C alone."""
+    """Attention of one query per hypothesis, or None: only the kernel in C has it."""
     backend = _kernel(DECODING, query)
     return None if backend is None else backend.step
 
 
 def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> Any:
-    """The module for a part of the work, whose ``supports`` has these arguments; None for torch's."""
+    """The module for a part of the work, or None for torch. ``form``: more for its ``supports``."""
     requested, device = chosen(), tensor.device
     if requested == TORCH:
         _log_once("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
@@ -105,7 +105,7 @@ def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> An
             module = _usable(kernel.name, part, device, requested == kernel.name)
             if module is None or module.supports(tensor, *form):
                 return module
-    if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
+    if part == ROWS:  # rows may still have a kernel if attention as a whole has none
         named = f" with structure {structure}" if structure else ""
         _log_once(
             "the mapping%s runs on torch's own operations for %s on %s, which no kernel is for",
@@ -116,7 +116,7 @@ def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> An
 
 @functools.cache
 def _usable(name: str, part: str, device: torch.device, is_requested: bool) -> Any:
-    """The module of a kernel's part; None, or an error where it is asked for, if it cannot run."""
+    """The module of a kernel's part. If it cannot run: an error if it was requested, else None."""
     kernel = KERNELS[name]
     missing = kernel.missing(device)
     if missing and is_requested:

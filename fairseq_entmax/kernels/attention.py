@@ -1,4 +1,4 @@
-"""Attention by a backend as a differentiable function: what is the same for every backend."""
+"""Attention as a differentiable function: the code that all backends share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from fairseq_entmax.kernels.tracing import refuse_export
 
 
 class Inputs(NamedTuple):
-    """What attention is computed from.
+    """The inputs of attention.
 
     Attributes:
-        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows; or, where there
-            are ``heads``, as projections make them, ``(positions, batch, heads * head_dim)``.
-        epsilon: alpha - 1: a number, or ``(1,)`` or ``(heads,)``.
+        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows; with ``heads``,
+            ``(positions, batch, heads * head_dim)`` instead, as projections return them.
+        epsilon: alpha - 1: a number, ``(1,)`` or ``(heads,)``.
         settings: masks, scale and dropout.
-        heads: how many stand side by side; None where they are apart.
+        heads: how many heads share the last dimension; None if heads have their own dimension.
     """
 
     query: Tensor
@@ -39,7 +39,7 @@ class Inputs(NamedTuple):
     heads: int | None = None
 
     def sizes(self) -> tuple[int, int, int, int, int]:
-        """Sentences, heads, queries, keys, and numbers of a head."""
+        """The numbers of sentences, heads, queries and keys, and ``head_dim``."""
         if self.heads is None:
             sentences, heads, queries, head_dim = self.query.shape
             return sentences, heads, queries, self.key.size(2), head_dim
@@ -47,14 +47,14 @@ class Inputs(NamedTuple):
         return sentences, self.heads, queries, self.key.size(0), width // self.heads
 
     def apart(self) -> Inputs:
-        """The same with heads apart."""
+        """The same inputs with a dimension for heads."""
         if self.heads is None:
             return self
         query, key, value = (split_heads(one, self.heads) for one in self[:3])
         return Inputs(query, key, value, self.epsilon, self.settings)
 
     def check(self) -> None:
-        """Raise ValueError unless all fit the query: kernels read memory by its sizes."""
+        """Raise ValueError unless all inputs fit the query: kernels read memory by its sizes."""
         query, key, value, epsilon, settings, joined = self
         batch, heads, queries, keys, head_dim = self.sizes()
         shape = (keys, batch, heads * head_dim) if joined else (batch, heads, keys, head_dim)
@@ -83,15 +83,15 @@ class Inputs(NamedTuple):
 
 
 class Backend(NamedTuple):
-    """What computes attention.
+    """An implementation of attention.
 
     Attributes:
-        forward: of :class:`Inputs` and whether a backward pass will follow: the output, and tensors
-            that are saved for it.
-        backward: of :class:`Inputs`, the output, what was saved, its gradient, and which gradients
-            are wanted: those of query, key, value and epsilon.
+        forward: takes :class:`Inputs` and whether a backward pass will follow; returns the output,
+            and tensors to save for that pass.
+        backward: takes :class:`Inputs`, the output, the saved tensors, the output's gradient, and
+            which gradients are wanted; returns those of query, key, value and epsilon.
         needs_output: whether ``backward`` reads the output.
-        supports_joined: whether it takes heads side by side, and gives them so.
+        supports_joined: whether it takes and returns heads that share the last dimension.
     """
 
     forward: Callable[[Inputs, bool], tuple[Tensor, Sequence[Tensor]]]
@@ -109,15 +109,15 @@ def attention(
     heads: int | None = None,
     **settings: Any,
 ) -> Tensor:
-    """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
+    """``softmax(scale query key^T + masks) value`` with alpha-entmax in place of softmax.
 
-    Arguments are those of :class:`Inputs`, of any strides; settings are fields of
+    Arguments are those of :class:`Inputs`, with any strides; settings are fields of
     :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
 
     Returns:
-        As the query is, in its dtype, and positions first in memory. A query that sees no key gets
-        zeros and gives no gradients; others get NaN if their head's epsilon is NaN, or NaN or
-        ``+inf`` is among their scores. Differentiable in the first four arguments.
+        The output, with the query's shape and dtype, and positions first in memory. A query that
+        sees no key gets zeros and gives no gradients. Any other gets NaN if its head's epsilon is
+        NaN, or if a score is NaN or ``+inf``. Differentiable in query, key, value and epsilon.
     """
     refuse_export()
     dense = dense_rows(query), dense_rows(key), dense_rows(value)
@@ -172,8 +172,8 @@ class _Attention(torch.autograd.Function):
 def _gradients_with_graph(
     inputs: Inputs, grad: Tensor, wanted: Sequence[bool]
 ) -> list[Tensor | None]:
-    """The gradients through torch's own operations, of which autograd sees everything."""
-    # Views, so that one input is not taken for a function of another
+    """The gradients by torch's own operations, which autograd can follow."""
+    # Views, so that no input passes a gradient on to another that it was computed from
     views: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
     viewed = Inputs(views[0], views[1], views[2], views[3], inputs.settings, inputs.heads)
     query, key, value, epsilon, settings, _ = viewed.apart()

@@ -1,8 +1,8 @@
-"""What a backend is: a :class:`Kernel`, whose parts are functions of modules that keep nothing.
+"""The interface of a backend: a :class:`Kernel`, whose parts are modules of stateless functions.
 
-All are written in ``epsilon = alpha - 1``, or of ``PNORM`` p - 1 (see
-:mod:`fairseq_entmax.kernels.torch_ops` and :mod:`fairseq_entmax.kernels.structure`). Keys are last;
-``-inf`` marks a masked key.
+All of them use ``epsilon = alpha - 1``, or p - 1 for ``PNORM`` (see
+:mod:`fairseq_entmax.kernels.torch_ops` and :mod:`fairseq_entmax.kernels.structure`). Keys are the
+last dimension; ``-inf`` marks a masked key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 # The parts of a backend
 ROWS, ATTENTION, LOSSES, DECODING = "rows", "attention", "losses", "decoding"
 
-# Of scores, epsilon and strength; None where it is not wanted
+# The gradients of scores, epsilon and strength; None for one that is not wanted
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
@@ -24,15 +24,15 @@ class Kernel(NamedTuple):
     """A backend that is not torch's own operations.
 
     Attributes:
-        name: by which the environment asks for it.
-        device: type of the devices for which it is taken where nobody asks.
-        dtypes: of what it computes.
-        parts: the module of each part that it has, imported once that is used. ``supports`` of a module
-            says whether it is for a tensor, with the dtype and the size of heads of attention.
-        has_structure: whether its rows are for other structures than ``PLAIN``.
-        missing: what is wrong on a device, and what to do; empty where nothing is.
-        about: what is logged once it is used.
-        cost: what is logged where it is missing.
+        name: the name by which the environment asks for it.
+        device: the type of device on which it runs by default.
+        dtypes: the dtypes that it takes.
+        parts: the module of each part that it has, imported when first used. ``supports`` of a
+            module says whether it takes a tensor; for attention, given a dtype and head size too.
+        has_structure: whether its rows can have structures other than ``PLAIN``.
+        missing: why it cannot run on a device, and what to do; empty if it can.
+        about: the log message when it is first used.
+        cost: the part of the log message that says what torch costs instead, if it cannot run.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Kernel(NamedTuple):
 
 
 class LossParts(NamedTuple):
-    """A loss of each row, and what it was made of.
+    """The loss of each row, with its support and the probability of its target.
 
     Attributes:
-        loss: ``(…)``, of what is computed with gradients of the scores.
-        support: ``(…)``, int64, how many keys have a probability above zero; 0 where the row is
-            NaN. At alpha = 1 all that are not masked, even where rounding leaves nothing of them.
+        loss: ``(…)``, the only field with a gradient, that of the scores.
+        support: ``(…)``, int64, how many keys have a probability above zero; 0 if the row is NaN.
+            At alpha = 1 all keys that are not masked, even if some round to zero.
         target_prob: ``(…)``, the probability of the target, without a gradient.
     """
 
@@ -61,17 +61,17 @@ class LossParts(NamedTuple):
 
 
 class Rows(Protocol):
-    """Alpha-entmax along the last dimension, with structure or without, and its gradients."""
+    """Alpha-entmax along the last dimension, with or without structure, and its gradients."""
 
     def probabilities(
         self, scores: Tensor, structure: str, epsilon: float | Tensor, strength: float | Tensor = 0
     ) -> Tensor:
         """Map scores ``(..., keys)`` to probabilities.
 
-        ``structure`` is of :mod:`fairseq_entmax.kernels.structure`. Parameters are numbers, or
-        tensors that broadcast against the scores with a last dimension of size 1. Keys of a group have
-        the same number, to the bit. A row with every key masked is all zeros; any other that has a NaN
-        parameter, or NaN or ``+inf`` among its scores, is all NaN.
+        ``structure`` is one of :mod:`fairseq_entmax.kernels.structure`. Parameters are numbers, or
+        tensors that broadcast against the scores with a last dimension of size 1. Keys of a group
+        have the same probability, to the bit. A row with every key masked is all zeros. Any other
+        is all NaN if a parameter is NaN, or if a score is NaN or ``+inf``.
         """
 
     def gradients(
@@ -86,21 +86,21 @@ class Rows(Protocol):
     ) -> Gradients:
         """Gradients ``(..., keys)`` of the scores, and ``(..., 1)`` of epsilon and of the strength.
 
-        Those of parameters are a number for each row, to be summed over the rows that share one.
+        Those of parameters are one number per row, to be summed over the rows that share one.
         ``probs`` is what :meth:`probabilities` returned, ``grad`` the gradient with respect to it;
-        ``masked`` is true at masked keys, and needed where ``TV`` wants that of its strength alone.
+        ``masked`` is true at masked keys, and only needed for the gradient of ``TV``'s strength.
         """
 
 
 class Losses(Protocol):
-    """The loss of alpha-entmax of a target (:func:`fairseq_entmax.mappings.entmax_loss_parts`)."""
+    """The alpha-entmax loss of a target (:func:`fairseq_entmax.mappings.entmax_loss_parts`)."""
 
     def losses(
         self, scores: Tensor, target: Tensor, epsilon: float, smoothing: float
     ) -> tuple[LossParts, tuple[Tensor, ...]]:
-        """The losses, without a graph, and what the backward pass needs beside the scores.
+        """The losses, without a graph, and what the backward pass needs besides the scores.
 
-        An epsilon of 0 is for torch's alone.
+        Only torch's backend takes an epsilon of 0.
         """
 
     def gradients(
@@ -112,4 +112,4 @@ class Losses(Protocol):
         saved: tuple[Tensor, ...],
         grad: Tensor,
     ) -> Tensor:
-        """The gradient of the scores, ``(..., keys)``, by ``grad`` of the losses, ``(...)``."""
+        """The gradient of the scores, ``(..., keys)``, given ``grad`` of the losses, ``(...)``."""

@@ -1,13 +1,13 @@
-"""Gradients of alpha-entmax in operations that autograd follows, for second derivatives.
+"""Gradients of alpha-entmax in operations that autograd can follow, for second derivatives.
 
-Backward passes compute their gradients in place, or in kernels, of which autograd sees nothing.
-Where it is to see them, which is so with ``create_graph=True``, they take these functions: the
-same formulas (see :mod:`fairseq_entmax.kernels.torch_ops`), slower and with more memory. All is
-written in terms of the probabilities p, whose own derivative is that of the mapping again; so
-gradients of any order are right.
+Backward passes normally compute gradients in place or in kernels, which autograd cannot follow.
+With ``create_graph=True`` they use these functions instead: the same formulas (see
+:mod:`fairseq_entmax.kernels.torch_ops`), but slower and with more memory. They are written in terms
+of the probabilities p, whose derivative is that of the mapping: gradients of any order are correct.
 
-A derivative of s = p ** (1 - epsilon) has p ** -epsilon, which grows without bound towards the
-edge of the support, as second derivatives of the mapping do above alpha = 1.5. Outside it all is 0.
+The derivative of s = p ** (1 - epsilon) contains p ** -epsilon, which grows without bound towards
+the edge of the support, as second derivatives of the mapping do above alpha = 1.5. Outside the
+support they are 0.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import math
 import torch
 from torch import Tensor
 
-# 1/2!, 1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2, signs apart. The closed form
-# loses digits near 0, and its derivative loses more.
+# 1/2!, -1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2. Near 0 its closed form loses
+# digits, and the derivative of the closed form loses more.
 PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(14))
 PHI_SERIES_BELOW = 0.5
 
@@ -33,10 +33,10 @@ def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Ten
 
 
 def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
-    """``p ** (1 - epsilon)`` on the support, zero elsewhere; NaN stays."""
+    """``p ** (1 - epsilon)`` on the support, zero elsewhere; NaN stays NaN."""
     if isinstance(epsilon, float) and epsilon == 0.0:
         return probs
-    # Not a power: torch takes p ** 0 for a constant, also where it is the exponent that moves
+    # Not a power: torch treats p ** 0 as a constant even if the exponent is a variable
     power = (_logs(probs) * (1.0 - epsilon)).exp()
     return torch.where(probs > 0, power, probs.detach())
 
@@ -64,7 +64,7 @@ def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tens
 def _phi(x: Tensor) -> Tensor:
     """``(exp(-x) - 1 + x) / x**2`` for x <= 0, 1/2 at 0."""
     is_near = x > -PHI_SERIES_BELOW
-    # Each formula gets numbers of its own only: what is not taken is not to have a gradient
+    # Each formula gets only its own numbers, so that values that are not taken have no gradient
     near, far = torch.where(is_near, x, 0.0), torch.where(is_near, -1.0, x)
     series = torch.full_like(near, PHI_COEFFICIENTS[-1])
     for coefficient in reversed(PHI_COEFFICIENTS[:-1]):

@@ -1,9 +1,9 @@
-"""Which weights dropout leaves, told by a seed and by where they stand: the same in every kernel.
+"""Dropout of weights that depends only on a seed and their positions: the same in every kernel.
 
-A weight has the number ``((sentence * heads + head) * queries + query) * keys + key``. The first of
-four words that Philox 4x32 of ten rounds makes of it, with the seed as its key, says whether the
-weight stays. So a backward pass finds again what the forward pass dropped, in whatever order it
-comes to the weights and on however many threads.
+A weight has the number ``((sentence * heads + head) * queries + query) * keys + key``. From this,
+with the seed as its key, Philox 4x32 with ten rounds makes four words, of which the first decides
+whether the weight is kept. So the backward pass drops what the forward pass dropped, whatever the
+order in which it visits the weights, and on any number of threads.
 
 Source:
     Salmon, Moraes, Dror, Shaw 2011, *Parallel random numbers: as easy as 1, 2, 3*.
@@ -21,24 +21,24 @@ _WORD = 0xFFFFFFFF
 
 
 def new_seed() -> Tensor:
-    """A seed of torch's generator of a CPU: ``(1,)``, int64, not negative."""
+    """A seed from torch's CPU generator: ``(1,)``, int64, not negative."""
     return torch.randint(2**63 - 1, (1,), dtype=torch.int64)
 
 
 def least_word(dropout: float) -> int:
-    """The least word, of 32 bits, whose weight stays."""
+    """The smallest 32-bit word whose weight is kept."""
     return min(round(dropout * 2**32), _WORD)
 
 
 def factors(sizes: tuple[int, ...], dropout: float, seed: Tensor, device: torch.device) -> Tensor:
-    """What weights are multiplied by, 0 or 1 / (1 - dropout): float32 of these sizes."""
+    """The factors of the weights, 0 or 1 / (1 - dropout), in float32, with these sizes."""
     numbers = torch.arange(sizes[0] * sizes[1] * sizes[2] * sizes[3], device=device)
     words = first_words(numbers, seed.to(device)).view(sizes)
     return (words >= least_word(dropout)).to(torch.float32) / (1 - dropout)
 
 
 def first_words(numbers: Tensor, seed: Tensor) -> Tensor:
-    """The first words of Philox, from 0 to ``2^32 - 1``, of numbers in int64, of their shape."""
+    """Philox's first word, from 0 to ``2^32 - 1``, for each of the int64 numbers."""
     counters = [numbers & _WORD, (numbers >> 32) & _WORD]
     counters += [torch.zeros_like(numbers), torch.zeros_like(numbers)]
     keys = [seed & _WORD, (seed >> 32) & _WORD]

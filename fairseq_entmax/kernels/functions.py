@@ -1,9 +1,9 @@
 """Mappings of rows by a backend, as a differentiable function.
 
-Keys are last, numbers in float32 or float64. Parameters are numbers, or tensors of as many
-dimensions as the scores. First derivatives are the backend's. Where a graph of them is asked for
-(``create_graph=True``) they go through torch's own operations, of which autograd sees everything:
-all is written in terms of the probabilities, whose own derivative is that of the mapping again.
+Keys are the last dimension, in float32 or float64. Parameters are numbers, or tensors with as many
+dimensions as the scores. The backend computes first derivatives. If they need a graph themselves
+(``create_graph=True``), torch's own operations compute them, which autograd can follow: they are
+written in terms of the probabilities, whose derivative is again that of the mapping.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def map_rows(
     strength: float | Tensor = 0.0,
 ) -> Tensor:
     """The probabilities, differentiable in scores, epsilon and strength."""
-    if not torch.is_grad_enabled():  # for the steps of a search, which have little else to do
+    if not torch.is_grad_enabled():  # faster for the steps of a beam search, which do little else
         return backend.probabilities(scores, structure, _as(scores, epsilon), _as(scores, strength))
     probs: Tensor = _Rows.apply(backend, scores, structure, epsilon, strength)
     return probs
@@ -68,7 +68,7 @@ class _Rows(torch.autograd.Function):
 
 
 def as_tensor(parameter: float | Tensor) -> tuple[Tensor | None, float]:
-    """A tensor or None, and the number in place of None."""
+    """The parameter if it is a tensor, else None; and the parameter if it is a number, else 0."""
     return (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
 
 
@@ -77,7 +77,7 @@ def _as(scores: Tensor, parameter: float | Tensor) -> float | Tensor:
 
 
 def _summed(rows: Tensor | None, parameter: Tensor | None) -> Tensor | None:
-    """The gradient of a parameter, from what each row gives, in float64 where the device has it."""
+    """The gradient of a parameter, summed over rows, in float64 on devices that have it."""
     if rows is None or parameter is None:
         return None
     sizes = zip(parameter.shape, rows.shape, strict=True)

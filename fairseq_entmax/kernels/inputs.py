@@ -1,4 +1,4 @@
-"""What kernels share: epsilon of a row, inputs of attention and its cache, how matrices lie in memory."""
+"""What kernels share: parameters of rows, inputs and cache of attention, and memory layouts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 
 
 class ScoreSettings(NamedTuple):
-    """What attention is computed by and has no gradient.
+    """The settings of attention, which have no gradient.
 
     Attributes:
         key_padding_mask: ``(batch, keys)``, bool, true at keys that no query sees.
-        attn_mask: ``(queries, keys)``, floating point, added to the scores; ``-inf`` leaves a key out.
-        causal: query i sees the keys up to ``i + keys - queries``.
-        scale: what scores are multiplied by before masks are added.
-        dropout: the probability with which a weight becomes 0, from 0 to below 1; others are
-            divided by what is left of 1.
-        seed: ``(1,)``, int64, on the CPU: says which (:mod:`fairseq_entmax.kernels.dropout`), the
-            same on any backend. Needed with dropout alone.
+        attn_mask: ``(queries, keys)``, floating point, added to the scores; ``-inf`` masks a key.
+        causal: whether query i only sees the keys up to ``i + keys - queries``.
+        scale: multiplies the scores before masks are added.
+        dropout: the probability that a weight becomes 0, from 0 to below 1; the others are divided
+            by ``1 - dropout``.
+        seed: ``(1,)``, int64, on the CPU: decides which weights are dropped, the same ones on any
+            backend (:mod:`fairseq_entmax.kernels.dropout`). Only needed with dropout.
     """
 
     key_padding_mask: Tensor | None = None
@@ -31,17 +31,17 @@ class ScoreSettings(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """Keys and values of a search in their places, all float32 on a CPU.
+    """The keys and values that a beam search has cached, all float32 on a CPU.
 
     Attributes:
-        key, value: ``(places, heads, room, head_dim)``, of the same strides, the
-            last dimension dense.
-        number: how many positions there are, with the new one if there is one.
+        key, value: ``(places, heads, room, head_dim)``, with the same strides and a dense last
+            dimension.
+        number: how many positions there are, including the new one, if any.
         origins: int32, dense: the place of each hypothesis, ``(hypotheses,)``; or of each of its
-            positions, ``(hypotheses, room)``, which the new one is written to.
+            positions, ``(hypotheses, room)``, where that of the new position is filled in.
         padding: ``(places, number)``, dense, float32, not 0 at keys that no query sees; or None, as
-            where the origins are those of positions.
-        beam: how many hypotheses in a row are likely to have most of their places in common.
+            it must be if origins are those of positions.
+        beam: how many consecutive hypotheses are likely to have most of their places in common.
     """
 
     key: Tensor
@@ -53,9 +53,9 @@ class Cached(NamedTuple):
 
 
 def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
-    """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
+    """The masked scores, which kernels never store: ``(batch, heads, queries, keys)``, float32.
 
-    The padding may be of bytes. What a mask leaves out is ``-inf``, even where its score is NaN.
+    The padding mask may be bytes. A masked key gets ``-inf``, even if its score is NaN.
     """
     key_padding_mask, attn_mask, causal, scale = options[:4]
     scores = scale * (query.float() @ key.float().mT)
@@ -71,7 +71,7 @@ def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
 
 
 def dense_rows(tensor: Tensor) -> Tensor:
-    """The tensor with its last dimension dense in memory."""
+    """The tensor, or a copy if its last dimension is not dense in memory."""
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
@@ -87,23 +87,23 @@ def join_heads(split: Tensor) -> Tensor:
 
 
 def positions_first(like: Tensor) -> Tensor:
-    """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
+    """An empty ``(batch, heads, positions, head_dim)``, positions first in memory as in fairseq."""
     batch, heads, positions, head_dim = like.shape
     strides = (heads * head_dim, head_dim, batch * heads * head_dim, 1)
     return like.new_empty_strided((batch, heads, positions, head_dim), strides)
 
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
-    """Epsilon of each head as the library in C reads it: ``(heads,)``, float32."""
+    """The epsilon of each head as the C library reads it: ``(heads,)``, float32."""
     values = torch.as_tensor(epsilon, dtype=torch.float32)
     return (values if values.shape == (heads,) else values.expand(heads)).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:
-    """A parameter of each row in float32, without a copy for each row where one is of a head.
+    """The parameter of each row in float32, without copies for the rows of a head that share it.
 
     Returns:
-        ``values``, ``inner`` and the number of values, by which kernels find that of a row:
+        ``values``, ``inner`` and the number of values. The parameter of a row is
         ``values[row // inner % len(values)]``.
     """
     inner = 1
@@ -117,7 +117,7 @@ def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, i
         first, end = varying[0], varying[-1] + 1
         if sizes[first:end] == tuple(rows[first:end]):
             inner = rows[end:].numel()
-        else:  # it varies along several dimensions apart from each other: one for each row
+        else:  # it varies along dimensions that are not adjacent: one value per row
             values = values.expand(*rows, 1)
     values = values.reshape(-1).contiguous()
     return values, inner, values.numel()

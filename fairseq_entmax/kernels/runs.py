@@ -24,7 +24,7 @@ class Runs(NamedTuple):
         return cls(starts.cumsum(-1) - 1, starts)
 
     def total(self, values: Tensor) -> Tensor:
-        """At each key the sum of ``values`` over its run. Autograd follows it."""
+        """At each key, the sum of ``values`` over its run. Autograd can follow it."""
         sums = torch.zeros_like(values).scatter_add(-1, self.number, values)
         return sums.gather(-1, self.number)
 
@@ -36,8 +36,8 @@ class Runs(NamedTuple):
 
 
 def shifted(values: Tensor, by: int, fill: float | bool) -> Tensor:
-    """Each key gets what the key ``by`` places before has, and ``fill`` where there is none."""
-    moved = torch.full_like(values, float(fill))  # tracing knows no fill of true
+    """Give each key the value of the key ``by`` places before it, or ``fill`` if there is none."""
+    moved = torch.full_like(values, float(fill))  # tracing cannot fill with True
     if by > 0:
         moved[..., by:] = values[..., :-by]
     else:
@@ -54,6 +54,6 @@ def equal_runs(values: Tensor, alone: Tensor) -> Runs:
 
 
 def first_of_each(probs: Tensor, runs: Runs) -> Tensor:
-    """The first number of each run at all of its keys: vectorised functions may differ by a bit."""
+    """Give all keys of a run its first value: vectorised functions may differ by a bit."""
     places = torch.arange(probs.size(-1), device=probs.device).expand_as(probs)
     return probs.gather(-1, places.where(runs.starts, 0).cummax(-1).values)

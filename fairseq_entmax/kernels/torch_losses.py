@@ -1,10 +1,10 @@
-"""The loss of alpha-entmax of a target in torch's own operations, and its gradient.
+"""The alpha-entmax loss of a target in torch's own operations, and its gradient.
 
-A row is as long as a vocabulary, its support is not. The largest score of each part of a row is
-the score of some key, and a threshold of some keys is below that of all: it says which keys can be
-in the support at all. Where these are few in every row, they alone are solved for, in float64,
-and they alone are kept for the backward pass, whose gradient is the one tensor of the size of the
-scores. At alpha = 1 torch's log-softmax does the work.
+A row is as long as the vocabulary, but its support is short. The largest score of each part of a
+row belongs to some key. The threshold of these keys alone is not above that of all keys, so it
+tells which keys can be in the support. If they are few in every row, only they are solved for, in
+float64, and only they are kept for the backward pass, whose gradient is then the only tensor as
+large as the scores. At alpha = 1 torch's log-softmax does the work.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fairseq_entmax.kernels import torch_ops
 from fairseq_entmax.kernels.backends import LossParts
 
 PARTS = 64
-# The part of the keys that is worth being looked for
+# The largest share of the keys that is worth selecting
 LARGEST_SHARE = 1 / 4
-# So many truth values are counted at a time on a CPU
+# On a CPU, so many booleans are counted at a time
 NUMBERS_COUNTED = 2**18
-# How far a threshold may be above its own by rounding, in units of the scores and of their size
+# How far rounding may raise a threshold, in units of the scores, and relative to their size
 SAFE_DISTANCE, SAFE_SHARE = 1e-5, 1e-6
 
 
@@ -76,7 +76,7 @@ def gradients(
         difference = saved[0].clone()
     else:
         probs, places = saved
-        # 0, or NaN where the row is
+        # 0, or NaN if the row is
         difference = (probs[..., :1] * 0.0).expand(scores.shape).contiguous()
         difference.scatter_(-1, places, probs)
     at_target = target[..., None]
@@ -89,25 +89,25 @@ def gradients(
 
 
 def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What label smoothing wants of the target and of each other key, and which keys are masked."""
+    """The smoothed probabilities of the target and of each other key, and which keys are masked."""
     is_masked = scores == -math.inf
     others = scores.size(-1) - 1 - _count(is_masked)[..., None]
     other = smoothing / others.clamp(min=1).to(scores.dtype)
     other = torch.where(others > 0, other, 0.0)
-    # Not between two numbers, which torch would take as float32
+    # Not torch.where of two numbers, which would be float32
     return 1.0 - smoothing * (others > 0).to(other), other, is_masked
 
 
 def _may_hold(condition: Tensor) -> bool:
-    """Whether a condition may hold anywhere; where looking would wait for a device it may."""
+    """Whether a condition may hold anywhere. Always true on a device that would be waited for."""
     return condition.device.type != "cpu" or bool(condition.any())
 
 
 def _count(condition: Tensor) -> Tensor:
-    """At how many keys of each row a condition holds: ``(…)``, int64."""
+    """The number of keys in each row at which a condition holds: ``(…)``, int64."""
     if condition.device.type != "cpu" or condition.numel() <= NUMBERS_COUNTED:
         return condition.sum(-1)
-    # On a CPU torch makes an int64 of each truth value before it sums them
+    # On a CPU torch turns each boolean into an int64 before it sums them
     keys = condition.size(-1)
     parts = condition.reshape(-1, keys).split(max(1, NUMBERS_COUNTED // keys))
     return torch.cat([part.sum(-1) for part in parts]).view(condition.shape[:-1])
@@ -116,7 +116,7 @@ def _count(condition: Tensor) -> Tensor:
 def _softmax_losses(
     scores: Tensor, target: Tensor, smoothing: float
 ) -> tuple[LossParts, tuple[Tensor, ...]]:
-    """At alpha = 1. For the backward pass: log-probabilities, and which rows have no key."""
+    """The losses at alpha = 1. Saved: the log-probabilities, and which rows have no key."""
     log_probs = torch.log_softmax(scores, -1)
     is_without = scores.amax(-1) == -math.inf
     at_target = log_probs.gather(-1, target[..., None]).squeeze(-1)
@@ -135,7 +135,7 @@ def _softmax_losses(
 
 
 def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -> Tensor:
-    """``sum_i q_i (z_i - top)``; -inf where the target, at ``distance`` from the top, is masked."""
+    """``sum_i q_i (z_i - top)``; -inf if the target, at ``distance`` from the top, is masked."""
     if not smoothing:
         return distance
     share, other, is_masked = shares(scores, smoothing)
@@ -145,13 +145,13 @@ def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -
 
 
 def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor | None]:
-    """The probabilities, and of which keys they are where they are not of all."""
+    """The probabilities; and the keys they belong to, or None if these are all keys."""
     keys, precise = scores.size(-1), torch.float64
     if scores.device.type not in ("cpu", "cuda"):
         precise = scores.dtype
     if keys < 2 * PARTS:
         return torch_ops.probabilities(scores.to(precise), epsilon), None
-    # One look: it waits for the device, for less than what it saves
+    # Only `count` is read back: waiting for the device costs less than this saves
     parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
     prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
     # The threshold of the parts less 1 / epsilon
@@ -165,7 +165,7 @@ def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor 
 
 
 def _conjugate(probs: Tensor, distances: Tensor, epsilon: float) -> Tensor:
-    """``sum_i p_i (z_i - top) + H(p)``, the conjugate of the negative entropy less the top."""
+    """``sum_i p_i (z_i - top) + H(p)``, the conjugate of the negative entropy, less the top."""
     is_in = probs > 0
     logs = torch.where(is_in, probs, 1.0).log_()
     terms = torch.expm1(logs.mul_(epsilon)).div_(-epsilon * (1.0 + epsilon))

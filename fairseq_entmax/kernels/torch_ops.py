@@ -24,12 +24,12 @@ from torch import Tensor
 SMALLEST_EPSILON = 1e-20
 
 # Newton's iteration stops once every row sums to at most 1 + tolerance, or after this
-# number of steps, which rows made to be hard were seen to need; random ones need 3 to 10.
-# Where looking at a value makes the program wait for a device all steps are made.
+# number of steps, which some rows constructed to be hard need; random ones need 3 to 10.
+# If reading a value would make the program wait for a device, all steps are made.
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 MOST_ITERATIONS = 20
 
-# 1/2!, 1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2, signs apart.
+# 1/2!, -1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2.
 PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(8))
 PHI_SERIES_BELOW = 0.1
 
@@ -40,8 +40,8 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
     Newton's method on ``(sum_i p_i) ** epsilon - 1``, which is convex and decreasing in
     the threshold: started at the largest score it climbs to the root and never passes it.
 
-    ``-inf`` marks a masked key. A row with every key masked is all zeros; any other whose epsilon
-    is NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
+    ``-inf`` marks a masked key. A row with every key masked is all zeros. Any other is all NaN if
+    its epsilon is NaN, or if a score is NaN or ``+inf``.
     """
     if scores.numel() == 0:
         return torch.zeros_like(scores)
@@ -53,7 +53,7 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
         epsilon = top.new_full((1,), epsilon)
     without: Tensor | None = None
     if isinstance(epsilon, Tensor):
-        # Solved for any epsilon, and then NaN
+        # Rows whose epsilon is NaN are solved with another, then set to NaN
         without = epsilon.isnan()
         epsilon = epsilon.clamp(min=SMALLEST_EPSILON).masked_fill_(without, 1.0)
     else:
@@ -64,7 +64,7 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
 def _newton(scaled: Tensor, epsilon: float | Tensor, without: Tensor | None) -> Tensor:
     """The iteration itself, on scores whose largest is 0; they are overwritten.
 
-    Rows ``without`` an epsilon become NaN, where they have a key.
+    Rows ``without`` an epsilon become NaN, unless every key is masked.
     """
     scaled.mul_(epsilon)
     # tau = epsilon * (theta - max): the threshold of the scaled scores
@@ -77,9 +77,9 @@ def _newton(scaled: Tensor, epsilon: float | Tensor, without: Tensor | None) -> 
         slope = _power(base, epsilon, probs)
         total = probs.sum(-1, keepdim=True)
         # Rounding may leave a sum a little below one, and an all-masked row sums to zero:
-        # neither is to move.
+        # neither may move.
         excess = total.clamp(min=1.0)
-        # NaN moves nowhere, and the rows beside it need not wait for it
+        # A NaN row counts as converged, so that other rows need not wait for it
         converged = may_look and not (excess > 1.0 + TOLERANCE[scaled.dtype]).any()
         if converged or iteration == MOST_ITERATIONS - 1:
             break
@@ -104,8 +104,8 @@ def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
         base.add_(1.0)
         torch.mul(base, base, out=out)
         return base.sum(-1, keepdim=True).clamp_(min=tiny)
-    # log1p, not log: u is close to 1 where epsilon is small, and its rounding error would
-    # be divided by epsilon.
+    # log1p, not log: u is close to 1 if epsilon is small, and its rounding error would be
+    # divided by epsilon.
     torch.log1p(base, out=out).div_(epsilon).exp_()
     torch.div(out, base.add_(1.0).clamp_(min=tiny), out=base)
     return base.sum(-1, keepdim=True).clamp_(min=tiny)
@@ -129,17 +129,17 @@ def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
             return probs.sqrt()
         if epsilon == 1.0:
             return torch.ceil(probs)  # 1 on the support; NaN stays NaN, unlike with sign
-        # In this order any number stands in for NaN, of which the probabilities already tell
+        # In this order max replaces NaN by a number; the probabilities are NaN already
         exponent: float | Tensor = max(SMALLEST_EPSILON, 1.0 - epsilon)
     else:
         exponent = (1.0 - epsilon).clamp_(min=SMALLEST_EPSILON)
         exponent.masked_fill_(exponent.isnan(), 1.0)
-    # With the exponent kept above zero, log(0) = -inf ends as exactly 0, also at alpha = 2.
+    # With the exponent kept above zero, log(0) = -inf ends as exactly 0, even at alpha = 2.
     return torch.log(probs).mul_(exponent).exp_()
 
 
 def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """Gradient with respect to alpha, one number a row.
+    """Gradient with respect to alpha, one number per row.
 
     Proposition 1 of Correia et al. 2019 divides by ``(alpha - 1) ** 2``; this is the same
     derivative rearranged so that nothing cancels, on the whole of [1, 2]:

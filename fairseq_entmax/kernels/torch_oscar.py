@@ -1,7 +1,7 @@
 """The proximal operator of OSCAR in torch's own operations, and its gradients.
 
-Scores are sorted, and neighbours pooled until they fall. On the simplex, where signs drop out, ranks
-are all there is to it (:func:`prox_ranks`).
+Scores are sorted, and neighbours are pooled until no score rises. On the simplex, where signs drop
+out, only ranks matter (:func:`prox_ranks`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fairseq_entmax.kernels.structure import like_rows
 
 
 def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[Tensor, Runs]:
-    """The projection of ``x_i + strength * i`` to non-increasing numbers, up to a constant of a row.
+    """Project ``x_i + strength * i`` onto non-increasing numbers, up to a constant per row.
 
-    On the simplex this is all of the penalty of OSCAR, as signs and the number of keys drop out.
-    ``ranked`` are in descending order, masked keys last. Returns as
+    On the simplex this is all of OSCAR's penalty, as signs and the number of keys drop out.
+    ``ranked`` is in descending order, masked keys last. Returns the same as
     :func:`~fairseq_entmax.kernels.torch_tv.prox_tv`.
     """
     fixed = ranked.masked_fill(masked, 0.0)
@@ -29,7 +29,7 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
     starts = torch.ones_like(masked)
     for _ in range(ranked.size(-1)):
         runs = Runs.of(starts)
-        # Apart from each other: their sum has no digits of the scores where the strength is large
+        # Kept apart: with a large strength, their sum would lose the digits of the scores
         mean, place = runs.mean(fixed), runs.mean(places)
         fall = shifted(mean, 1, 0.0) - mean
         rise = (place - shifted(place, 1, 0.0)) * level
@@ -43,16 +43,16 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
 
 
 def rank_gradients(probs: Tensor, alone: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients for scores and strength through the pooling of :func:`prox_ranks`.
+    """Gradients of scores and strength through the pooling of :func:`prox_ranks`.
 
-    ``moved``, the gradient for the pooled scores, sums to 0.
+    ``moved``, the gradient of the pooled scores, sums to 0.
     """
     probs = probs.detach()
     order = probs.argsort(dim=-1, descending=True, stable=True)
     runs = equal_runs(probs.gather(-1, order), alone.gather(-1, order))
     ranked = moved.gather(-1, order)
     places = torch.arange(probs.size(-1), device=probs.device, dtype=probs.dtype)
-    # About the middle of the support: a thousand ranks would keep the digits of no sum
+    # Relative to the middle of the support: with ranks of a thousand, a sum would lose its digits
     middle = ((probs > 0).sum(-1, keepdim=True) - 1).to(probs.dtype) / 2
     ranks = runs.mean(places.expand_as(probs)) - middle
     for_strength = (ranks * ranked).sum(-1, keepdim=True)

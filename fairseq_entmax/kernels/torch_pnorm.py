@@ -11,9 +11,9 @@ from torch import Tensor
 from fairseq_entmax.kernels.structure import like_rows
 from fairseq_entmax.kernels.torch_ops import TOLERANCE
 
-# Below, it is the uniform distribution over the largest scores in any case
+# Below this, the result is uniform over the largest scores in any case
 SMALLEST_EPSILON = 1e-7
-# Newton's steps; ten were the most seen, halving the interval takes up to so many
+# Newton's method was seen to take ten steps at most; halving the interval takes up to so many
 MOST_STEPS = 60
 
 
@@ -23,7 +23,7 @@ def probabilities(distances: Tensor, epsilon: float | Tensor, gamma: float | Ten
     The threshold lies ``s`` below the largest score. With ``v_i = [1 + z_i / s]_+`` and
     ``r = 1 / epsilon``, ``s`` solves ``s A ** ((1 - r) / (1 + r)) B = gamma``, where
     ``A = sum v ** (r + 1)`` and ``B = sum v ** r``: the left side grows with s, and s lies in
-    ``[gamma n ** (-2 / q), gamma]``. Newton's method, kept inside of what is known of s.
+    ``[gamma n ** (-2 / q), gamma]``. Newton's method is kept inside the known bounds of s.
     """
     level = like_rows(gamma, distances)
     epsilon = like_rows(epsilon, distances).clamp(min=SMALLEST_EPSILON)
@@ -49,7 +49,7 @@ def probabilities(distances: Tensor, epsilon: float | Tensor, gamma: float | Ten
 
 
 class _Parts(NamedTuple):
-    """``v ** r``, and the sums B, A, C over the support of its powers r, r + 1, r - 1.
+    """``v ** r``, and the sums B, A, C over the support of v to the powers r, r + 1, r - 1.
 
     ``norm`` is ``A ** ((1 - r) / (1 + r))``.
     """
@@ -62,7 +62,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(relative: Tensor, power: Tensor) -> _Parts:
-    """Of ``v = 1 + relative``."""
+    """The parts for ``v = 1 + relative``."""
     inside = relative > -1.0
     logs = torch.log1p(torch.where(inside, relative, 0.0))
     powers = (power * logs).exp() * inside
@@ -79,14 +79,14 @@ def gradients(
     grad: Tensor,
     wanted: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of sq-pnorm-max by its implicit equation, in operations that autograd follows.
+    """Gradients of sq-pnorm-max by its implicit equation, in operations that autograd can follow.
 
-    Everything is said in ``v``, of which the probabilities tell all but a scale that drops out.
+    All is written in ``v``, which the probabilities determine up to a scale that drops out.
     """
     inside = probs > 0
-    # Rows of no keys at all have no maximum
+    # Rows of length 0 have no maximum
     top = probs.detach().amax(-1, keepdim=True) if probs.numel() else probs.detach().sum(-1, True)
-    # Rows without keys: all is to be 0, whatever the parameters are
+    # In rows with every key masked all gradients are 0, whatever the parameters are
     empty = top == 0
     level = torch.where(empty, 1.0, like_rows(gamma, probs))
     epsilon = torch.where(empty, 1.0, like_rows(epsilon, probs)).clamp(min=SMALLEST_EPSILON)
@@ -116,7 +116,7 @@ def gradients(
         move = move / ((1.0 - power) * b / a + power * c / b)
         change = base * (steps - log_b) + power * move * (below - base * c / b)
         for_epsilon = -power * power * (grad * change).sum(-1, keepdim=True) / b
-    # NaN among the probabilities is not to be lost where it is not above 0
+    # Keeps NaN probabilities, which are not above 0
     shown = probs.detach().sum(-1, keepdim=True) * 0.0
     return (
         for_scores + shown if for_scores is not None and wanted[0] else None,

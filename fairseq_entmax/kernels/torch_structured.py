@@ -1,9 +1,9 @@
-"""Mappings of rows in torch's own operations, with structure or without: the reference.
+"""Mappings of rows in torch's own operations, with or without structure: the reference.
 
-Everything works on the last dimension, in float32 or float64. A mapping with structure is a proximal
-operator and then alpha-entmax (Niculae and Blondel 2017 for alpha = 2; the same optimality conditions
-hold for every alpha), but for sq-pnorm-max, which has a threshold of its own. The gradients need the
-probabilities alone: what is equal and not zero in them moved together.
+Everything works on the last dimension, in float32 or float64. A mapping with structure is a
+proximal operator followed by alpha-entmax (Niculae and Blondel 2017 for alpha = 2; the optimality
+conditions are the same for every alpha), except for sq-pnorm-max, which has its own threshold. The
+gradients need only the probabilities: keys with equal, nonzero probabilities moved together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def probabilities(
         return torch_ops.probabilities(scores, epsilon)
     if scores.numel() == 0:
         return torch.zeros_like(scores)
-    top = scores.amax(-1, keepdim=True)  # NaN where a score is
+    top = scores.amax(-1, keepdim=True)  # NaN if a score is
     masked = scores == -math.inf
     without_keys = top == -math.inf
     broken = (~(top < math.inf) | _is_nan(epsilon) | _is_nan(strength)) & ~without_keys
@@ -40,14 +40,14 @@ def probabilities(
     if structure == PNORM:
         probs = torch_pnorm.probabilities(numbers, epsilon, strength)
     elif structure == TV:
-        # Further below no key is in the support, and sums over a run are to stay finite
+        # Keys further below are not in the support; raised to it, they keep sums over a run finite
         least = -math.sqrt(torch.finfo(scores.dtype).max)
         values, runs = prox_tv(numbers.clamp(min=least), strength, masked)
         probs = first_of_each(torch_ops.probabilities(values, epsilon), runs)
     else:
         order = numbers.argsort(dim=-1, descending=True, stable=True)
         values, runs = prox_ranks(numbers.gather(-1, order), strength, masked.gather(-1, order))
-        # In their own places, so that without a strength the sums are those of alpha-entmax
+        # In their original places, so that at strength 0 the sums are those of alpha-entmax
         placed = torch.empty_like(values).scatter_(-1, order, values)
         ranked = torch_ops.probabilities(placed, epsilon).gather(-1, order)
         probs = torch.empty_like(ranked).scatter_(-1, order, first_of_each(ranked, runs))
@@ -65,7 +65,7 @@ def gradients(
     wanted: tuple[bool, bool, bool],
     rows: ModuleType = torch_ops,
 ) -> Gradients:
-    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`, by those of ``rows``."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`, with the functions of ``rows``."""
     if structure == PNORM:
         return torch_pnorm.gradients(probs, epsilon, strength, grad, wanted)
     for_scores = for_epsilon = for_strength = None
@@ -80,12 +80,12 @@ def gradients(
                 shared, for_strength = tv_gradients(probs, alone, masked, moved)
             else:
                 shared, for_strength = rank_gradients(probs, alone, moved)
-            # A strength that begins to grow moves what is equal together; the scores move alone
+            # At strength 0 equal keys move together if the strength grows, alone if a score does
             for_scores = torch.where(like_rows(strength, moved) == 0.0, moved, shared)
     return for_scores if wanted[0] else None, for_epsilon, for_strength if wanted[2] else None
 
 
-# In operations that autograd follows, for gradients of gradients
+# In operations that autograd can follow, for gradients of gradients
 followed_gradients = functools.partial(gradients, rows=derivatives)
 
 

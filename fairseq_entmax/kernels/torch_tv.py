@@ -1,7 +1,7 @@
 """The proximal operator of total variation in torch's own operations, and its gradients.
 
-Everything works on the last dimension, for all rows at once; the algorithm is that of
-``docs/structured.md``.
+Everything works on the last dimension, on all rows at once. ``docs/structured.md`` describes the
+algorithm.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fairseq_entmax.kernels.structure import like_rows
 def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[Tensor, Runs]:
     """``argmin_z 1/2 ||z - x||^2 + strength * sum |z_i+1 - z_i|`` along the last dimension.
 
-    A row is cut where the solution must jump, until nothing is left to cut; all rows do the same
-    steps. A cut is safe, as the message of each key to its neighbour is that of a chain in which
-    every difference has the cost of the two sides alone, whatever the levels are.
+    Rows are cut where the solution must jump, until nothing is left to cut; all take the same
+    steps. A cut is safe, because the message from each key to its neighbour is that of a chain in
+    which the cost of a difference depends only on its two sides, not on their levels.
 
-    Returns z, ``-inf`` at ``masked`` keys, which are not there and part their neighbours; and the
-    runs that it is constant on, to the bit.
+    Returns z, and the runs on which it is constant to the bit. Masked keys count as absent and
+    separate their neighbours; their z is ``-inf``.
     """
     fixed = scores.masked_fill(masked, 0.0)
     shifts = torch.zeros_like(fixed)  # in units of the strength: what the cuts at a key add
@@ -38,22 +38,22 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
         cut = ~shifted(starts, -1, True) & (high != shifted(high, -1, True))
         if not cut.any():
             break
-        # On the high side of a cut the level is paid, on the low side it is gained
+        # The high side of a cut pays the level, the low side gains it
         side = torch.where(high, -1.0, 1.0).to(scores.dtype) * cut
         shifts += side
         shifts -= shifted(side, 1, 0.0)
         starts = starts | shifted(cut, 1, False)
     if isinstance(strength, Tensor) or strength == 0.0:
-        # Nothing is added up where nothing is smoothed
+        # At strength 0 the scores stay as they are, without sums
         zero = level == 0.0
         starts, mean = starts | zero, torch.where(zero, fixed, mean)
     return mean.masked_fill(masked, -math.inf), Runs.of(starts)
 
 
 def _is_high(steps: Tensor, level: Tensor, runs: Runs) -> Tensor:
-    """Which keys of their runs lie on the higher side, by their best labels from the last one on.
+    """Which keys lie on the higher side of their run, by the best labels, found from its end.
 
-    Deciding for each key by itself is the same without rounding, and wrong with it where several
+    Without rounding, each key could be decided by itself. With it, that is wrong if several
     labellings are equally good.
     """
     flow = _clipped_sums(steps, level, runs.starts)
@@ -61,7 +61,7 @@ def _is_high(steps: Tensor, level: Tensor, runs: Runs) -> Tensor:
     ends = runs.ends()
     surely_high = torch.where(ends, before < 0.0, before < -level)
     decided = ends | surely_high | (before >= level)
-    # Others are what the next one that is decided is
+    # Other keys get the label of the next key that is decided
     places = torch.arange(steps.size(-1), device=steps.device).expand_as(steps)
     last = steps.size(-1) - 1
     following = places.where(decided, last).flip(-1).cummin(-1).values.flip(-1)
@@ -71,7 +71,7 @@ def _is_high(steps: Tensor, level: Tensor, runs: Runs) -> Tensor:
 def _clipped_sums(steps: Tensor, level: Tensor, starts: Tensor) -> Tensor:
     """``f_i = clip(f_i-1 + steps_i, -level, level)``, where f before a start is 0.
 
-    A clip of a sum, ``f -> clip(f + add, low, high)``, of another one is one again: they are
+    Two functions ``f -> clip(f + add, low, high)`` compose to one of the same form, so they are
     composed over 1, 2, 4, ... keys.
     """
     add = steps
@@ -95,10 +95,10 @@ def _clipped_sums(steps: Tensor, level: Tensor, starts: Tensor) -> Tensor:
 def tv_gradients(
     values: Tensor, alone: Tensor, masked: Tensor | None, moved: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients for scores and strength through the smoothing.
+    """Gradients of scores and strength through the smoothing.
 
-    ``values`` are equal where the smoothed scores are, and in their order; keys that are ``alone``
-    do not move with neighbours of equal value; ``moved`` is the gradient for the smoothed scores.
+    ``values`` have the order of the smoothed scores, and are equal where they are. Keys that are
+    ``alone`` do not move with equal neighbours. ``moved`` is the gradient of the smoothed scores.
     """
     values = values.detach()
     runs = equal_runs(values, alone)

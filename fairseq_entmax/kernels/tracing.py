@@ -1,4 +1,4 @@
-"""What runs as it is, where torch records operations."""
+"""What must behave differently when torch records operations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ R = TypeVar("R")
 
 
 def is_recorded() -> bool:
-    """Whether operations are traced or compiled, so that they are for other numbers too."""
+    """Whether operations are traced or compiled, and so must work for other numbers too."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 def refuse_export() -> None:
-    """Raise RuntimeError in an export to ONNX, which would end in an error that says nothing of why."""
+    """Raise RuntimeError in an export to ONNX, which would otherwise fail without a reason."""
     if is_recorded() and torch.onnx.is_in_onnx_export():
         raise RuntimeError(
             "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
@@ -27,9 +27,9 @@ def refuse_export() -> None:
 
 
 def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, around which ``torch.compile`` breaks its graph.
+    """Wrap a function so that ``torch.compile`` breaks its graph around it.
 
-    ``torch.compiler.disable`` itself imports the whole compiler.
+    ``torch.compiler.disable`` is only called when needed, as it imports the whole compiler.
     """
 
     @functools.wraps(function)

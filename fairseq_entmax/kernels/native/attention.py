@@ -1,10 +1,10 @@
-"""Attention with alpha-entmax in C, from scores to outputs and back, on the support alone.
+"""Alpha-entmax attention in C, forward and backward, on the support alone.
 
-The forward pass has one product of queries and keys, whose scores never reach memory. It keeps the
-support: of each query the keys with a probability above zero, and these. The backward pass works
-on that. What it keeps is as it is before dropout, which a backward pass finds again by its seed. The
-C code is ``attention_support.h`` and ``attention_rows.h``, for short rows ``attention_short.h`` and
-``attention_dense.h``, and ``dropout.h``.
+The forward pass multiplies queries and keys once, and its scores never reach memory. It keeps the
+support: for each query, the keys with a probability above zero, and these probabilities before
+dropout. The backward pass works on that, and draws the same dropout again from its seed. The C code
+is in ``attention_support.h``, ``attention_rows.h``, ``attention_short.h`` (short rows),
+``attention_dense.h`` (the backward pass of dense heads) and ``dropout.h``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fairseq_entmax.kernels.inputs import (
 )
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
-# No more than twice what is needed stays, where it is for more keys of all queries than these
+# If the support has room for more keys than this, and uses less than half of it, it is cut to size
 _MUCH = 2**16
 
 
-# Structs of attention.h: Shape with the Dropout of dropout.h, and what is in Gradients behind its Matrices
+# Structs of attention.h. Shape includes its Dropout; the last is Gradients without its Matrices
 _MATRICES = struct.Struct("P3l")
 _SHAPE = struct.Struct("5lf3PlqIf")
 _SUPPORT = struct.Struct("3P")
@@ -39,12 +39,12 @@ _OTHER_GRADIENTS = struct.Struct("3P")
 
 
 def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether the kernels are for queries on this device, in this dtype: float32 on a CPU."""
+    """Whether the kernels take queries on this device, in this dtype: float32 on a CPU."""
     return query.device.type == "cpu" and dtype == torch.float32
 
 
 def _matrices(tensor: Tensor, head_dim: int) -> bytes:
-    """Where a matrix of each sentence and head is."""
+    """The Matrices struct of a tensor: its address, and strides of sentences, heads and rows."""
     strides = tensor.stride()
     if len(strides) == 3:  # heads side by side
         strides = strides[1], head_dim, strides[0]
@@ -62,7 +62,7 @@ def _shape(
     padding: Tensor | None,
     mask: Tensor | None,
 ) -> bytes:
-    """Sizes, parameters and masks. The tensors are to live as long as this is used."""
+    """The Shape struct: sizes, parameters and masks. The tensors must outlive its use."""
     drops = (0, 0, 0.0)
     if settings.dropout:
         assert settings.seed is not None
@@ -75,16 +75,16 @@ def _shape(
 
 
 def _blocks_and_threads(sizes: tuple[int, ...]) -> tuple[int, int]:
-    """How many times the queries of all heads fill the lanes, and threads for so much."""
+    """How many blocks of lanes the queries of all heads fill, and how many threads to use."""
     sentences, heads, queries, keys, _ = sizes
     blocks = sentences * heads * -(-queries // lanes())
     return blocks, threads_for(sentences * heads * queries * keys, blocks)
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    """The output, and where each query's support begins and the last one's ends; keys, probabilities.
+    """The output, and if ``keeps``, where each query's support starts, and the support of all.
 
-    The two are ``(2, keys of all)``, of which the bits of the second are of float32.
+    The support is int32, ``(2, keys of all queries)``: keys, and the bits of float32 probabilities.
     """
     settings, sizes = inputs.settings, inputs.sizes()
     _, heads, _, keys, head_dim = sizes
@@ -93,7 +93,7 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     starts = support = None
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
-        # Room for all keys, of which only what is written to becomes memory
+        # Room for all keys: what is not written to uses no memory
         support = torch.empty((2, blocks * lanes() * keys), dtype=torch.int32)
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
@@ -110,7 +110,7 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
 
 
 def _places(starts: Tensor | None, support: Tensor | None) -> bytes:
-    """Where the support is: its starts, keys and probabilities."""
+    """The Support struct: the addresses of starts, keys and probabilities."""
     keys = address(support)
     probs = 0 if support is None else keys + support.nbytes // 2
     return _SUPPORT.pack(address(starts), keys, probs)
@@ -119,14 +119,14 @@ def _places(starts: Tensor | None, support: Tensor | None) -> bytes:
 def _backward(
     inputs: Inputs, output: None, saved: Sequence[Tensor], grad: Tensor, wanted: Sequence[bool]
 ) -> Sequence[Tensor | None]:
-    # Hooks on what is saved may give it back in other places
+    # Hooks on saved tensors may return them with another memory layout
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
     sizes = inputs.sizes()
     epsilon = epsilon_of_heads(inputs.epsilon, sizes[1])
     grads = [_empty_like(tensor) for tensor in rows[:3]]
     for_epsilon = torch.zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
     if rows[0].numel() and rows[1].numel():
-        # The support has what masks leave
+        # No masks: the support already excludes masked keys
         shape = _shape(sizes, inputs.settings, epsilon, None, None)
         starts, support = (tensor.contiguous() for tensor in saved)
         for_scores = torch.empty(support.size(1))

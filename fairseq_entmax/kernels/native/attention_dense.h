@@ -69,7 +69,7 @@ static void scatter(const Support *support, const int64_t *starts, int count, lo
 }
 
 /* The gradients of up to GROUP blocks of queries; their share of those of keys and values is added there. *broken
- * becomes NaN if a gradient of a query is not finite; for_alpha[b] is that of epsilon in each block, or 0 if not
+ * becomes NaN if a gradient of a query is not finite; for_alpha[b] is that of epsilon in block b, 0 if not
  * requested. */
 static void differentiate_group(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
                                 Rows *rows, vec *broken, double *for_alpha)

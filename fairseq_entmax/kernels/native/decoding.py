@@ -1,7 +1,7 @@
-"""Attention in C for a step of decoding: one query of each hypothesis, and what the steps before left.
+"""Attention in C for a step of decoding: one query per hypothesis, and the cache of earlier steps.
 
 The C code is ``decoding.h``. It writes the new key and value into the cache, so that a step is one
-call: nothing is concatenated, and nothing moves when hypotheses change their order.
+call: nothing is concatenated, and nothing moves when hypotheses are reordered.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fairseq_entmax.kernels.native.rows import supports
 
 __all__ = ["step", "supports"]
 
-# Work that is as much as that of one number of a row of the mapping: numbers of keys and values
+# So many numbers of a key and value are as much work as one number of a row of the mapping
 _NUMBERS_OF_HEADS = 16
 
 
-# Step of decoding.h
+# The Step struct of decoding.h
 _STEP = struct.Struct("4lf6P2P3lP2lP")
 
 
@@ -33,16 +33,16 @@ def step(
     new: tuple[Tensor, Tensor] | None = None,
     wants_probs: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of one query of each hypothesis, without a gradient.
+    """Attention of one query per hypothesis, without a gradient.
 
-    The query is ``(1, hypotheses, heads * head_dim)``, and ``epsilon`` ``(heads,)``, dense. ``new`` has
-    key and value of the last position, shaped as the query, which are written to the place of the
-    hypothesis; it needs the origins of positions.
+    The query is ``(1, hypotheses, heads * head_dim)``; ``epsilon`` is ``(heads,)``, dense. ``new``
+    has the key and value of the last position, shaped like the query. They are written to the place
+    of the hypothesis, which requires origins for each position.
 
     Returns:
-        The output, shaped as the query, and the probabilities ``(hypotheses, heads, keys)`` or
-        None. A query that sees no key gets zeros; others get NaN if their head's epsilon is NaN, or
-        NaN or ``+inf`` is among their scores.
+        The output, shaped like the query, and the probabilities ``(hypotheses, heads, keys)`` or
+        None. A query that sees no key gets zeros. Any other gets NaN if its head's epsilon is NaN,
+        or if one of its scores is NaN or ``+inf``.
     """
     query = query.contiguous()
     hypotheses, heads = cached.origins.size(0), cached.key.size(1)

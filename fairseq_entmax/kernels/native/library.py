@@ -1,10 +1,10 @@
-"""The library in C: compiled on first use, for the machine that it runs on, and cached.
+"""The C library: compiled on first use, for the machine that it runs on, and cached.
 
-No build is needed to install the package. The library is compiled by the C compiler of the
-machine (``CC``, or ``cc``, ``gcc`` or ``clang``) into ``fairseq-entmax`` in the user's cache folder
-(``XDG_CACHE_HOME``, else ``~/.cache``; another one by ``FAIRSEQ_ENTMAX_CACHE``), under a name that
-changes with the source, the compiler, its flags and the processor. A folder that others can write
-to is not used: the library is then compiled for the process alone.
+Installing the package needs no build. The machine's C compiler (``CC``, or ``cc``, ``gcc`` or
+``clang``) puts the library into the folder that ``FAIRSEQ_ENTMAX_CACHE`` names, by default
+``fairseq-entmax`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``). The name of
+the file changes with the source, the compiler, its flags and the processor. A folder that others
+can write to is not used: the library is then compiled for this process alone.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ FOLDER = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
     *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
-    "-falign-loops=64",  # else the speed of a short loop depends on the code before it
-    *("-fwrapv", "-shared", "-fPIC"),  # exponents of what is masked away may overflow
+    "-falign-loops=64",  # otherwise a short loop's speed depends on the code before it
+    *("-fwrapv", "-shared", "-fPIC"),  # exponents of values that are masked out may overflow
 )
-# What is tried in turn: not every compiler has OpenMP, or can compile for its own processor
+# Tried in turn: not every compiler has OpenMP, or can compile for the processor it runs on
 MORE_FLAGS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())
-# Fewer numbers than this for a thread do not pay for waking it
+# A thread is not worth waking for fewer numbers than this
 NUMBERS_A_THREAD = 32768
 
 
 class CannotBuild(RuntimeError):
-    """The library cannot be compiled here; says why and what to do."""
+    """The library cannot be compiled here; the message says why and what to do."""
 
 
 @functools.cache
@@ -59,7 +59,7 @@ def lanes() -> int:
 
 
 def library() -> ctypes.CDLL:
-    """The library, compiled unless it is there; raises :class:`CannotBuild`."""
+    """The library, compiled if it is not cached; raises :class:`CannotBuild`."""
     loaded = _try_to_load()
     if isinstance(loaded, CannotBuild):
         raise loaded
@@ -68,7 +68,7 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def _try_to_load() -> ctypes.CDLL | CannotBuild:
-    """The library, or why there is none: it is not tried twice in a process."""
+    """The library, or why there is none. A process tries only once."""
     try:
         command = _compiler()
         name = f"entmax-{_key(command)}.so"
@@ -82,7 +82,7 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
             with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as temporary:
                 return _compiled(command, Path(temporary), name)
         with _locked(folder):
-            with contextlib.suppress(OSError, AttributeError):  # not there, damaged, or cut
+            with contextlib.suppress(OSError, AttributeError):  # missing, damaged, or truncated
                 return with_types(folder / name)
             return _compiled(command, folder, name)
     except CannotBuild as error:
@@ -92,7 +92,7 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
 
 
 def cache_folder() -> Path:
-    """The folder that the environment names; made for this user alone unless it is there."""
+    """The folder that the environment names; created for this user alone if it does not exist."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get(VARIABLE) or Path(home) / "fairseq-entmax").expanduser().absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def cache_folder() -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether this user alone can write to a folder: a library runs with all that its user may do."""
+    """Whether only this user can write to a folder: a library runs with its user's permissions."""
     status = folder.stat()
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not others_write)
@@ -108,7 +108,7 @@ def _is_private(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process after the other in, where the system has locks."""
+    """Admit one process at a time, if the system has locks."""
     with (folder / ".lock").open("w") as file:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # some network file systems have none
@@ -117,7 +117,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _compiler() -> list[str]:
-    """The command of the compiler."""
+    """The compiler's command; raises :class:`CannotBuild` if there is none."""
     command = shlex.split(os.environ.get("CC", ""))
     found = command or [path for path in map(shutil.which, COMPILERS) if path][:1]
     if not found:
@@ -126,7 +126,7 @@ def _compiler() -> list[str]:
 
 
 def _key(command: list[str]) -> str:
-    """What changes with the source, the compiler and the processor."""
+    """A hash of the source, the compiler, its flags and the processor."""
     key = hashlib.sha256(repr((command, FLAGS, MORE_FLAGS, platform.libc_ver())).encode())
     for source in sorted(FOLDER.glob("*.[ch]")):
         key.update(source.read_bytes())
@@ -140,11 +140,11 @@ def _key(command: list[str]) -> str:
 
 
 def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
-    """The library by the first flags that give one that can be used, put into the folder."""
+    """Compile with the first flags that give a usable library, and put it into the folder."""
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
         for attempt, more in enumerate(MORE_FLAGS):
-            # Each has a name of its own: a loader gives what it has loaded under a name again
+            # Each gets its own name: a loader returns what it has already loaded under a name
             made = Path(work) / f"{attempt}.so"
             arguments = [*FLAGS, *more, str(FOLDER / "kernels.c"), "-o", str(made), "-lm"]
             try:
@@ -162,7 +162,7 @@ def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
                     with_types(made)
                     os.replace(made, folder / name)
                     return with_types(folder / name)
-                except (OSError, AttributeError) as error:  # it lacks a library, or a function
+                except (OSError, AttributeError) as error:  # a library or a function is missing
                     failures.append(str(error))
             else:
                 failures.append((result.stderr.strip() or "no message").splitlines()[0])
@@ -170,7 +170,7 @@ def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
 
 
 def with_types(path: Path) -> ctypes.CDLL:
-    """Load a library, and say the types of its functions."""
+    """Load a library, and declare the argument types of its functions."""
     loaded = ctypes.CDLL(str(path))
     pointer, threads = ctypes.c_void_p, ctypes.c_int
     sizes = [ctypes.c_long] * 2
@@ -193,10 +193,10 @@ _is_forked = False
 
 
 def _remember_fork() -> None:
-    """In the child of a fork: compute on one thread, in torch too if the kernel is loaded.
+    """In a forked child, compute on one thread, and in torch too if the kernel is loaded.
 
-    The kernel and torch share OpenMP, whose records of the parent's threads are in the child,
-    where the threads are not: what asks for them waits for ever.
+    The kernel and torch share OpenMP. A child inherits its records of the parent's threads, but not
+    the threads: code that needs them waits for ever.
     """
     global _is_forked
     _is_forked = True
@@ -209,18 +209,18 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def threads_for(numbers: int, parts: int) -> int:
-    """Threads for so much work, in so many parts that are done whole; one in a forked process."""
+    """How many threads to use for ``numbers`` in indivisible ``parts``; one in a forked process."""
     if _is_forked:
         return 1
     return max(1, min(torch.get_num_threads(), parts, numbers // NUMBERS_A_THREAD))
 
 
 def address(tensor: Tensor | None) -> int:
-    """Where the numbers are; 0, which is null, for None."""
+    """The address of a tensor's data; 0, the null pointer, for None."""
     return 0 if tensor is None else tensor.data_ptr()
 
 
 def check(failed: int) -> None:
-    """Raise MemoryError where a function of the library failed."""
+    """Raise MemoryError if a function of the library failed."""
     if failed:
         raise MemoryError("alpha-entmax: there is no memory for the buffers of a row")

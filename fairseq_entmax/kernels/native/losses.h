@@ -19,8 +19,7 @@ typedef struct {
 } Loss;
 
 /* What the backward pass needs of a row: the largest score; the threshold, as tau = epsilon (theta - top); 1 - tau,
- * which may have digits that tau has lost; and the q of each key but the target. All are NaN if a score is NaN or
- * +infinity. */
+ * which may have digits that tau has lost; the q of each key but the target. All NaN if a score is NaN or +infinity. */
 typedef struct {
     float top, tau, rest, other;
 } LossRow;

@@ -1,4 +1,4 @@
-"""The loss of alpha-entmax in C, on rows of float32 on a CPU."""
+"""The alpha-entmax loss in C, on rows of float32 on a CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairseq_entmax.kernels.native.rows import supports
 
 __all__ = ["gradients", "losses", "supports"]
 
-# Targets of losses.h, and the numbers of its LossRow
+# The Targets struct of losses.h, and how many numbers its LossRow has
 _TARGETS = struct.Struct("4P2d2l")
 NUMBERS_OF_ROW = 4
 
@@ -47,7 +47,7 @@ def gradients(
 
 
 def _run(direction: str, parameters: tuple[float, float], *tensors: Tensor) -> None:
-    """Call the function of the library for a direction: what Targets has is first."""
+    """Call the library's function for a direction; the first four tensors are those of Targets."""
     scores, target = tensors[:2]
     rows, keys = target.numel(), scores.size(-1)
     if rows:

@@ -1,4 +1,4 @@
-"""Mappings in C, with structure or without, on rows of float32 on a CPU: ``rows_f32.h``."""
+"""Mappings in C, with or without structure, on rows of float32 on a CPU: ``rows_f32.h``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
 
 # As in structured.h
 NUMBERS = {PLAIN: 0, TV: 1, OSCAR: 2, PNORM: 3}
-# OfRows of rows_f32.h
+# The OfRows struct of rows_f32.h
 _OF_ROWS = struct.Struct("P2lP2li")
 
 
 def supports(scores: Tensor) -> bool:
-    """Whether the kernel is for such scores: float32 on a CPU."""
+    """Whether the kernel takes such scores: float32 on a CPU."""
     return (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
@@ -56,7 +56,7 @@ def gradients(
     for_epsilon, for_strength = (
         probs.new_zeros((*probs.shape[:-1], 1)) if is_wanted else None for is_wanted in wanted[1:]
     )
-    # RowGradients of rows_f32.h
+    # The RowGradients struct of rows_f32.h
     rows = (probs, masked, grad, for_scores, for_epsilon, for_strength)
     _run("backward", probs, structure, (epsilon, strength), struct.pack("6P", *map(address, rows)))
     return for_scores, for_epsilon, for_strength
@@ -69,12 +69,12 @@ def _run(
     parameters: tuple[float | Tensor, float | Tensor],
     *places: int | bytes,
 ) -> None:
-    """Call the function of the library for a direction, which is told where numbers are first."""
+    """Call the library's function for a direction, whose first arguments are ``places``."""
     keys = scores.size(-1)
     number = scores.numel() // keys if keys else 0
     if not number:
         return
-    # Alive until the call is over
+    # These tensors must live until the call is over
     epsilon, *of_epsilon = values_of_rows(parameters[0], scores)
     strength, *of_strength = values_of_rows(parameters[1], scores) if structure else (None, 0, 0)
     numbers = *of_epsilon, address(strength), *of_strength, NUMBERS[structure]

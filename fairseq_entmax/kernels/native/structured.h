@@ -136,7 +136,7 @@ static OfParameters differentiate_structure(const Block *block, const Structure 
         result.for_strength = mean_of_all_clusters(block, structure->strength);
         return result;
     }
-    /* At strength 0, equal keys move together when the strength grows, but alone when a score changes */
+    /* At strength 0 equal keys move together if the strength grows, alone if a score does */
     vec *restrict grad = block->array[SENSITIVITIES], *restrict own = block->array[GRADS];
     memcpy(own, grad, block->length * sizeof(vec));
     mean_of_runs(block);

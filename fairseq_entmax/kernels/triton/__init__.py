@@ -26,8 +26,8 @@ def _missing(device: torch.device) -> str:
         if rows.supports(probe):
             rows.probabilities(probe, PLAIN, 0.5)
     except Exception as error:
-        # No C compiler for what launches a kernel, a GPU too old for Triton: it has many ways
-        # to fail, and none of them is to stop a training that can do without it
+        # Triton can fail in many ways, such as no C compiler for its launcher or a GPU too old for
+        # it. None of them may stop a training that can do without it
         what = (str(error).strip() or "no message").splitlines()[0]
         return f"its kernels do not run here ({type(error).__name__}: {what})"
     return ""

@@ -1,20 +1,20 @@
-"""Alpha-entmax attention in one piece: scores and probabilities never reach memory.
+"""Alpha-entmax attention as a whole: scores and probabilities never reach memory.
 
     output = alpha-entmax(scale * query key^T + masks) value
 
-Forward, a row's threshold is found in registers where all its keys fit there; longer rows are
-computed anew, block by block, in each step of Newton's iteration. What is kept for the backward
-pass is the output, the largest score and the threshold of each row, and which tiles of queries and
-keys have support. Backward, probabilities of those tiles are computed from these, once for the
-gradients of queries and alpha, once for those of keys and values. No sum depends on the order in
-which programs run: results are the same each time. Dropout is drawn anew wherever it is needed.
+The forward pass finds the threshold of a row in registers if all of its keys fit there. Longer rows
+are recomputed, block by block, in each step of Newton's iteration. It keeps the output, the largest
+score and the threshold of each row, and which units of queries and keys have support. From these,
+the backward pass recomputes the probabilities where there is support: once for the gradients of
+queries and alpha, once for those of keys and values. No sum depends on the order in which programs
+run, so results are reproducible. Dropout is drawn again wherever it is needed.
 
-Halves are multiplied into float32. Where attention is causal no mask of the future is read, and
-what it hides is not computed.
+Products of half-precision numbers are summed in float32. Causal attention reads no mask of the
+future, and does not compute what it would hide.
 
 Source:
     Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
-    Proposition 1; computing blocks of scores anew: Dao et al. 2022, *FlashAttention*.
+    Proposition 1; recomputing blocks of scores: Dao et al. 2022, *FlashAttention*.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
 
 
 def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether :func:`attention` is for queries on this device, in this dtype and so wide."""
+    """Whether :func:`attention` takes queries on this device, with this dtype and head size."""
     return (
         (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))
         and dtype in DTYPES
@@ -66,7 +66,7 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     if output.numel() and key.size(2):
         tile = tiles.forward_tile(*_sizes(query, key))
         if support is not None and inputs.settings.causal:
-            support.zero_()  # the kernel looks at no block that is hidden whole
+            support.zero_()  # the kernel skips blocks that are hidden entirely
         blocks = triton.cdiv(query.size(2), tile.queries)
         with on_device(query):
             forward_kernel[(blocks * query.shape[:2].numel(),)](
@@ -96,7 +96,7 @@ def _backward(
     padding, mask = _masks(inputs.settings)
     values = _epsilon_of_heads(inputs.epsilon, query)
     for_epsilon = wanted[3]
-    # As the output lies in memory
+    # In the memory layout in which the output was allocated
     grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
     output = output.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
     statistics, support = (tensor.contiguous() for tensor in saved)
@@ -124,7 +124,7 @@ def _backward(
 
 
 def _sum_to(rows: Tensor, epsilon: float | Tensor) -> Tensor | None:
-    """Gradients of rows ``(batch, heads, queries)``, summed as the heads share an epsilon."""
+    """Sum the gradients of rows, ``(batch, heads, queries)``, to the shape of epsilon."""
     if not isinstance(epsilon, Tensor):
         return None
     of_heads = rows.sum((0, 2), dtype=torch.float64)
@@ -133,7 +133,7 @@ def _sum_to(rows: Tensor, epsilon: float | Tensor) -> Tensor | None:
 
 
 def _sizes(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:
-    """What a tile is chosen by: queries, keys, dimensions of a head, bytes of a number."""
+    """What decides the tile: numbers of queries and keys, head size, bytes of a number."""
     return query.size(2), key.size(2), query.size(3), query.element_size()
 
 
@@ -151,7 +151,7 @@ def _numbers(
     epsilon: Tensor,
     attn_mask: Tensor | None,
 ) -> tuple[int | float, ...]:
-    """What every kernel takes after its pointers."""
+    """The numbers that every kernel takes after its pointers."""
     batch, heads = query.shape[:2]
     return (
         *query.stride()[:3],
@@ -169,14 +169,14 @@ def _numbers(
 
 
 def _constants(inputs: Inputs, tile: tiles.Tile) -> dict[str, Any]:
-    """What every kernel is compiled for."""
+    """The constants that every kernel is compiled for."""
     head_dim, settings = inputs.query.size(3), inputs.settings
     exact = torch.get_float32_matmul_precision() == "highest"
     return {
         "KIND": kind_of(inputs.epsilon),
         "DROPOUT": settings.dropout > 0,
         "CAUSAL": settings.causal,
-        # Three products of 19-bit numbers give what one of float32 gives
+        # Three products of 19-bit numbers are as exact as one of float32
         "PRECISION": "ieee" if INTERPRETED else "tf32x3" if exact else "tf32",
         "HEAD_DIM": head_dim,
         "BLOCK_D": tiles.block_of(head_dim),

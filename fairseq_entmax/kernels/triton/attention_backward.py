@@ -1,6 +1,6 @@
 """The backward kernels of :mod:`fairseq_entmax.kernels.triton.attention`.
 
-Their arguments are told in :mod:`fairseq_entmax.kernels.triton.attention_forward`.
+Their arguments are described in :mod:`fairseq_entmax.kernels.triton.attention_forward`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def backward_queries_kernel(
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Gradients for ``BLOCK_M`` queries and, a number a row, for alpha.
+    """Gradients of ``BLOCK_M`` queries and, one number per row, of alpha.
 
-    Also the ``middle`` of each row for :func:`backward_keys_kernel`: with s = p / u, the mean
-    of the gradient of the probabilities under s, which eq. 7 of Correia et al. 2019 subtracts.
+    Also stores the ``middle`` of each row for :func:`backward_keys_kernel`: the mean of the
+    probabilities' gradient weighted by s = p / u, which eq. 7 of Correia et al. 2019 subtracts.
     """
     pair, batch, head, first = place_of(heads, queries, BLOCK_M)
     query_ptr += batch * query_batch + head * query_head
@@ -61,19 +61,19 @@ def backward_queries_kernel(
     row = first + tl.arange(0, BLOCK_M)
     at = pair * queries + row
     epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
-    # NaN where epsilon is; a row of such an epsilon has a threshold that is NaN, or no key
+    # NaN if epsilon is, else 0. A row with such an epsilon has a NaN threshold, or no key
     nothing = epsilon - epsilon
     epsilon = any_for(epsilon)
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
     grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
     output = load(output_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
-    # The gradient of the probabilities less its mean under them: what a constant would cost
-    # in digits is saved, and the sums for alpha need one pass
+    # The mean of the gradient under the probabilities: subtracted from it, it saves the digits that
+    # a constant would cost, and the sums for alpha need only one pass
     mean = tl.sum(output.to(tl.float32) * grad.to(tl.float32), axis=1)
     statistics_ptr += pair * 2 * queries + row
     top = tl.load(statistics_ptr, mask=row < queries, other=float("inf"))
     tau = tl.load(statistics_ptr + queries, mask=row < queries, other=0.0)
-    # NaN where the threshold is
+    # NaN if the threshold is
     inverse = LOG2_E / epsilon + (tau - tau)
     end = keys
     if CAUSAL:
@@ -81,7 +81,7 @@ def backward_queries_kernel(
 
     weights = tl.zeros([BLOCK_M], tl.float32)
     weighted = tl.zeros([BLOCK_M], tl.float32)
-    # sum_j s_j g_j k_j and sum_j s_j k_j: their mixture is known once both sums of s are
+    # sum_j s_j g_j k_j and sum_j s_j k_j: how to combine them is known once both sums of s are
     with_grad = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     without = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     entropy, mean_weight, from_weight, from_mean, from_log = no_alpha_sums(mean)
@@ -139,7 +139,7 @@ def backward_keys_kernel(
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Gradients for ``BLOCK_N`` keys and values. Tiles are ``(keys, queries)``."""
+    """Gradients of ``BLOCK_N`` keys and values. Tiles are ``(keys, queries)``."""
     pair, batch, head, first = place_of(heads, keys, BLOCK_N)
     query_ptr += batch * query_batch + head * query_head
     key_ptr += batch * key_batch + head * key_head

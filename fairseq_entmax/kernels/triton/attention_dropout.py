@@ -1,7 +1,7 @@
-"""Dropout of weights in the kernels: the words of :mod:`fairseq_entmax.kernels.dropout`.
+"""Dropout of weights in the kernels, with the words of :mod:`fairseq_entmax.kernels.dropout`.
 
-Words of 32 bits come to a kernel as int32, so that no seed makes Triton compile anew: a number of
-32 bits without a sign has a type of its own there, and one above that another.
+A kernel takes 32-bit words as int32, so that no seed makes Triton recompile it: Triton gives larger
+numbers, even unsigned ones of 32 bits, other types.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from fairseq_entmax.kernels import dropout
 
 _WORD = 2**32 - 1
 _ROUNDS = tl.constexpr(dropout.ROUNDS)
-# What a kernel takes after its other numbers; whatever they are, one program is for all
+# What a kernel takes after its other numbers; one compiled program serves all their values
 NAMES = ["seed_low", "seed_high", "least"]
 
 
 def numbers_of(share: float, seed: Tensor | None) -> tuple[int, int, int, float]:
-    """What a kernel takes for a dropout of ``share``: both words of the seed, the least that stays,
-    and what is left of a weight's 1."""
+    """What a kernel takes for a dropout of ``share``: the seed's two words, the smallest word that
+    keeps a weight, and the factor of kept weights."""
     if not share or seed is None:
         return 0, 0, 0, 1.0
     number = int(seed.item())
@@ -31,7 +31,7 @@ def numbers_of(share: float, seed: Tensor | None) -> tuple[int, int, int, float]
 
 @triton.jit
 def drawn(number, seed_low, seed_high, least, keep_scale):
-    """What weights with such numbers, int64, are multiplied by: 0 or ``keep_scale``."""
+    """The factors of the weights with these numbers, int64: 0 or ``keep_scale``."""
     low = number.to(tl.uint32)
     high = (number >> 32).to(tl.uint32)
     none = tl.zeros_like(low)

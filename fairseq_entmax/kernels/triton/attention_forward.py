@@ -1,25 +1,25 @@
 """The forward kernel of :mod:`fairseq_entmax.kernels.triton.attention`.
 
-A program has a block of queries of one head of one sentence (or of keys, for their gradients)
+A program has a block of queries of one head of one sentence (or of keys, for their gradients),
 and computes the scores that it needs itself, as often as it needs them. Matrices are
-``(positions, head_dim)``; queries, keys and values have strides of their own, and what is
-allocated here lies in memory as ``(positions, batch, heads, head_dim)``. The statistics of a
-row of scores are in float32.
+``(positions, head_dim)``. Queries, keys and values each have their own strides; tensors that are
+allocated here lie in memory as ``(positions, batch, heads, head_dim)``. The statistics of a row of
+scores are in float32.
 
-What the kernels take, backward too:
+Arguments of the forward and the backward kernels:
 
 * ``*_batch, *_head, *_row``: strides of the inputs, in elements;
-* ``heads``, ``pairs``: heads of a sentence, and of all sentences together;
+* ``heads``, ``pairs``: the number of heads of a sentence, and of all sentences together;
 * ``padding_ptr``: ``(batch, keys)`` bytes, not 0 at padding; ``mask_ptr``: ``(queries, keys)``,
   added to the scores, with the stride ``mask_row``; either may be None;
-* ``epsilon_head``: stride of ``epsilon_ptr``, 0 where all heads share one;
+* ``epsilon_head``: stride of ``epsilon_ptr``, 0 if all heads share one epsilon;
 * ``statistics_ptr``: ``(batch, heads, 2, queries)``, the largest scores and the thresholds of rows;
-  ``support_ptr``: of :mod:`fairseq_entmax.kernels.triton.attention_support`; the forward kernel
-  takes None for both where no backward pass follows;
-* ``seed_low, seed_high, least, kept``: of :mod:`fairseq_entmax.kernels.triton.attention_dropout`,
-  read with ``DROPOUT`` alone;
+  ``support_ptr``: see :mod:`fairseq_entmax.kernels.triton.attention_support`; the forward kernel
+  takes None for both if no backward pass follows;
+* ``seed_low, seed_high, least, keep_scale``: only read with ``DROPOUT``, see
+  :mod:`fairseq_entmax.kernels.triton.attention_dropout`;
 * ``PRECISION``: how float32 is multiplied; a product of halves is exact. With ``ieee`` all are
-  multiplied as float32: for Triton's interpreter, which multiplies the bits of bfloat16.
+  multiplied as float32, for Triton's interpreter, which would multiply the bits of bfloat16.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 
-# Numbers that change from batch to batch: one program is for all, where Triton would compile one for
-# those that 16 divides, one for 1 and one for others, each combined with each. Strides are not among
-# them: how wide the pieces are that are read depends on them
+# Numbers that change from batch to batch. One compiled program serves all their values; otherwise
+# Triton would compile one for multiples of 16, one for 1 and one for others, in all combinations.
+# Strides are not among them, because they decide how wide a memory access can be
 NOT_SPECIALIZED = [*NAMES, "pairs", "queries", "keys"]
 
 
 @triton.jit
 def place_of(heads, length, BLOCK: tl.constexpr):
-    """The pair of sentence and head that a program is of, both, and where its block begins."""
+    """A program's pair of sentence and head, its sentence, its head, and where its block begins."""
     blocks = tl.cdiv(length, BLOCK)
     pair = tl.program_id(0) // blocks
     first = tl.program_id(0) % blocks * BLOCK
@@ -63,7 +63,7 @@ def place_of(heads, length, BLOCK: tl.constexpr):
 
 @triton.jit
 def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.constexpr):
-    """Epsilon of the head, once for each of ``SIZE`` rows; never 0, and NaN where it is NaN."""
+    """Epsilon of the head, repeated for ``SIZE`` rows; never 0. NaN stays NaN."""
     if KIND == ANY:
         epsilon = at_least(tl.load(epsilon_ptr + head * epsilon_head))
         return tl.zeros([SIZE], tl.float32) + epsilon
@@ -75,7 +75,7 @@ def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.con
 
 @triton.jit
 def position_and_inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """Where the numbers of a block are in memory, and which of them there are."""
+    """Where the numbers of a block are in memory, and which of them exist."""
     column = tl.arange(0, BLOCK_D)
     inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
     return position.to(tl.int64)[:, None] * stride + column[None, :], inside
@@ -83,7 +83,7 @@ def position_and_inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLO
 
 @triton.jit
 def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
+    """The block, ``(positions of the block, BLOCK_D)``, with zeros outside the matrix."""
     at, inside = position_and_inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     return tl.load(pointer + at, mask=inside, other=0.0)
 
@@ -108,17 +108,17 @@ def scores_of(
     left, right, row, key, scale, queries, keys, padding_ptr, mask_ptr, mask_row,
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Scores with their masks: ``-inf`` at a key that a query does not see.
+    """The masked scores: ``-inf`` at a key that a query does not see.
 
     ``left`` are queries and ``right`` keys, ``row`` is ``(rows, 1)`` and ``key`` ``(1, keys)``;
-    or all the other way round, for the transpose. Padding is that of the sentence.
+    or all are swapped, for the transpose. Padding is that of the sentence.
     """
     scores = dot(left, tl.trans(right), PRECISION) * scale
     visible = key < keys
     if mask_ptr is not None:
         at = row.to(tl.int64) * mask_row + key
         added = tl.load(mask_ptr + at, mask=visible & (row < queries), other=0.0).to(tl.float32)
-        # A key that is left out is, even where its score is NaN
+        # A masked key stays masked even if its score is NaN
         visible = visible & (added != float("-inf"))
         scores += added
     if padding_ptr is not None:
@@ -134,7 +134,7 @@ def scores_from(
     mask_ptr, mask_row, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """The keys of the block from ``start`` on, and their :func:`scores_of`."""
+    """The numbers of the keys in the block from ``start`` on, and their :func:`scores_of`."""
     column = start + tl.arange(0, BLOCK_N)
     key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
     scores = scores_of(
@@ -148,7 +148,7 @@ def scores_from(
 def factors_of(
     pair, row, column, queries, keys, seed_low, seed_high, least, keep_scale, DROPOUT: tl.constexpr
 ):
-    """What dropout multiplies the weights of a tile by; ``row`` and ``column`` as in :func:`scores_of`."""
+    """The dropout factors of a tile; ``row`` and ``column`` as row and key in :func:`scores_of`."""
     if DROPOUT:
         return drawn((pair * queries + row) * keys + column, seed_low, seed_high, least, keep_scale)
     else:
@@ -167,7 +167,7 @@ def forward_kernel(
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Output of ``BLOCK_M`` queries, and what the backward kernels are told of their rows.
+    """Output of ``BLOCK_M`` queries, and what the backward kernels need to know of their rows.
 
     With ``WHOLE`` the ``BLOCK_N`` keys are all keys, and the threshold is found in registers.
     """
@@ -184,7 +184,7 @@ def forward_kernel(
     epsilon = any_for(given)
     inverse = LOG2_E / epsilon
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
-    # Keys from here on are seen by no query of the block
+    # No query of the block sees keys from here on
     end = keys
     if CAUSAL:
         end = tl.minimum(keys, first + BLOCK_M + keys - queries)
@@ -227,7 +227,7 @@ def forward_kernel(
         top = tl.where(top == float("-inf"), float("inf"), top)
         moving = 1
         step = 0
-        # The last turn finds no row that moves, and its sums are those of the result
+        # The last iteration finds that no row moves, so its sums are those of the result
         while (moving > 0) & (step < MOST_STEPS):
             total = tl.zeros([BLOCK_M], tl.float32)
             slope = tl.zeros([BLOCK_M], tl.float32)

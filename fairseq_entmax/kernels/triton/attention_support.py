@@ -1,12 +1,12 @@
-"""Where attention has support: what the backward kernels need not look at.
+"""Where attention has support, so that the backward kernels can skip the rest.
 
-The forward kernel keeps a byte for each :data:`UNIT` queries by as many keys, ``(batch, heads,
-units of queries, units of keys)``: not 0 where a probability may be above 0. All tiles are made
-of whole units, so both backward kernels read it, whatever tiles they have. Elsewhere they would
-add exact zeros: what they skip changes no bit of finite gradients.
+The forward kernel stores a byte for each :data:`UNIT` queries by as many keys, ``(batch, heads,
+units of queries, units of keys)``: not 0 if a probability may be above 0. All tiles are made of
+whole units, so both backward kernels can read it, whatever their tiles. Elsewhere they would add
+exact zeros, so skipping changes no bit of finite gradients.
 
 Source:
-    The masks of blocks of Gonçalves, Treviso, Martins 2025, *AdaSplash: Adaptive Sparse Flash
+    The block masks of Gonçalves, Treviso, Martins 2025, *AdaSplash: Adaptive Sparse Flash
     Attention*, here in units that do not depend on the tiles.
 """
 
@@ -15,19 +15,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# The least side of a tile
+# The smallest side of a tile
 UNIT = tl.constexpr(16)
-# So many blocks are read of at a time; the bit above theirs
+# Flags are read for so many blocks at a time; the bit above those of all blocks
 _BITS, _END = tl.constexpr(16), tl.constexpr(2**16)
-# How far below its threshold a key counts as support yet, in units of u = p ** epsilon, and how
-# much further for each unit of the largest score. The backward kernels sum scores in another order,
-# so a key on the edge may have a probability there alone; rounding moves u by far less than this.
+# How far below its threshold a key still counts as support, in units of u = p ** epsilon, and how
+# much further per unit of the largest score. The backward kernels sum scores in another order, so a
+# key on the edge may have a probability only there; rounding moves u by far less than this.
 _SLACK = tl.constexpr(2.0**-10)
 _SLACK_OF_SCORES = tl.constexpr(2.0**-16)
 
 
 def units(length: int) -> int:
-    """How many units there are along so many queries or keys."""
+    """The number of units that so many queries or keys take."""
     return (length + UNIT.value - 1) // UNIT.value
 
 
@@ -35,7 +35,7 @@ def units(length: int) -> int:
 def near_support(distance, tau, epsilon, top):
     """Which keys of a tile ``(queries, keys)`` may have a probability above 0.
 
-    ``distance`` is that to the largest score of the row, ``top``; the others are ``(queries,)`` too.
+    ``distance`` is the score less the largest of its row, ``top``; the others are ``(queries,)``.
     """
     slack = _SLACK + tl.abs(top) * epsilon * _SLACK_OF_SCORES
     return distance * epsilon[:, None] - tau[:, None] > -1.0 - slack[:, None]
@@ -45,7 +45,7 @@ def near_support(distance, tau, epsilon, top):
 def store_support(
     support_ptr, near, first, start, queries, keys, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
 ):
-    """Keep what is ``near`` of the tile of queries from ``first`` on and keys from ``start`` on."""
+    """Store the flags of ``near``, a tile of queries from ``first`` and keys from ``start`` on."""
     ROWS: tl.constexpr = BLOCK_M // UNIT
     COLUMNS: tl.constexpr = BLOCK_N // UNIT
     flags = tl.reshape(near.to(tl.int32), [ROWS, UNIT, COLUMNS, UNIT])
@@ -63,11 +63,11 @@ def support_of_blocks(
     support_ptr, first, length, step, start, others, other_step,
     BLOCK: tl.constexpr, BLOCK_OTHER: tl.constexpr,
 ):  # fmt: skip
-    """Which of the next blocks have support together with a block: a bit for each, lowest first.
+    """Which of the next 16 blocks have support together with a block: a bit for each, lowest first.
 
-    One more is set above those, so that 1 is left once all have been shifted out. ``first``,
-    ``length`` and ``step`` say where the block begins, of how many queries (or keys) it is a part,
-    and how many bytes apart flags of units are; the others the same of the first of 16 blocks.
+    One more bit is set above these, so that 1 is left once all have been shifted out. ``first`` is
+    where the block begins, ``length`` how many queries (or keys) there are, and ``step`` the bytes
+    between the flags of units; ``start``, ``others`` and ``other_step`` are those of the 16 blocks.
     """
     EACH: tl.constexpr = BLOCK_OTHER // UNIT
     unit = first // UNIT + tl.arange(0, BLOCK // UNIT)

@@ -1,4 +1,4 @@
-"""What a program of the kernels for attention holds at a time, and on which GPUs it fits."""
+"""What a program of the attention kernels holds at a time, and on which GPUs it fits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 import triton
 
 LARGEST_HEAD_DIM = 256
-# Up to so many keys, and bytes of them, a program holds all keys of a sentence
+# A program holds all keys of a sentence if there are at most so many keys, and bytes of them
 MOST_KEYS_IN_REGISTERS = 256
 MOST_BYTES_OF_KEYS = 65536
 LONG_BLOCK = 64
-# Shared memory that a program takes, in KiB, by the bytes of a row of a head: the most that
+# The shared memory that a program takes, in KiB, by the bytes of a row of a head: the most that
 # compiling for compute capability 8.0 showed, for any length
 KIB_OF_ROWS = {256: 80, 512: 96, 1024: 192}
 
 
 @functools.cache
 def has_room(device: torch.device, row_bytes: int) -> bool:
-    """Whether the programs for such rows fit a GPU, which is to be one of Nvidia's since 2020."""
+    """Whether the programs for such rows fit a GPU, which must be Nvidia's, from 2020 or later."""
     properties = torch.cuda.get_device_properties(device)
     needed = next(kib for most, kib in KIB_OF_ROWS.items() if row_bytes <= most)
     room = getattr(properties, "shared_memory_per_block_optin", 0)
@@ -38,10 +38,10 @@ class Tile(NamedTuple):
 
 
 def forward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Tile:
-    """The block of the forward kernel; with ``whole`` it has all keys.
+    """The tile of the forward kernel; with ``whole`` it has all keys.
 
     Sizes are the largest with which the compiler for an H100 keeps a tile in registers, or nearly
-    so: its report of what it spills, not a timing, chose them.
+    so. They were chosen by its report of register spills, not by timing.
     """
     width, block, is_full_precision = block_of(head_dim), block_of(keys), item_bytes > 2
     most = MOST_KEYS_IN_REGISTERS // 2 if is_full_precision else MOST_KEYS_IN_REGISTERS
@@ -55,12 +55,12 @@ def forward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Til
         rows = 32
     rows = min(rows, block_of(queries))
     warps = 8 if block > 64 or width * item_bytes >= 512 else _warps(rows, max(block, width))
-    # Two blocks of keys and values at a time only where they leave room for other programs
+    # Two blocks of keys and values at a time only if they leave room for other programs
     return Tile(rows, block, warps, 2 if width * item_bytes <= 256 else 1, whole)
 
 
 def backward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Tile:
-    """The block of both backward kernels."""
+    """The tile of both backward kernels."""
     width = block_of(head_dim)
     most = LONG_BLOCK if width * item_bytes <= 128 else block_of(LONG_BLOCK // 2)
     rows, block = min(block_of(queries), most), min(block_of(keys), most)
@@ -69,7 +69,7 @@ def backward_tile(queries: int, keys: int, head_dim: int, item_bytes: int) -> Ti
 
 
 def block_of(length: int) -> int:
-    """A power of two, and at least the 16 that the tensor cores multiply."""
+    """The next power of two, and at least the 16 that tensor cores multiply."""
     return max(16, int(triton.next_power_of_2(length)))
 
 

@@ -1,11 +1,11 @@
 """What the Triton kernels share: logarithm, power, and a step of Newton's iteration.
 
 The formulas are those of :mod:`fairseq_entmax.kernels.torch_ops`, in float32. A kernel is
-compiled for one ``KIND`` of epsilon: :data:`HALF` and :data:`ONE`, where a power is a product
-and nothing at all, or :data:`ANY`, read from memory for each row.
+compiled for one ``KIND`` of epsilon: :data:`HALF`, where a power is a product, :data:`ONE`, where
+it is the number itself, or :data:`ANY`, read from memory for each row.
 
-No function of a library is called but the exponential, so that the same numbers come from
-every GPU and, but for its rounding, from Triton's interpreter.
+No library function is called except the exponential. So every GPU gives the same numbers, and so
+does Triton's interpreter, up to the rounding of the exponential.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 
 ANY, HALF, ONE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-# Below, epsilon changes no digit of softmax; its inverse stays far inside float32
+# A smaller epsilon changes no digit of softmax; the inverse of this one is well inside float32
 LEAST_EPSILON = tl.constexpr(1e-9)
-# How far above 1 the sum of a row may stay; the gradient for alpha needs the digits
+# How far above 1 the sum of a row may remain; the gradient of alpha needs these digits
 TOLERANCE = tl.constexpr(2e-7)
 MOST_STEPS = tl.constexpr(20)
 
@@ -36,19 +36,19 @@ def kind_of(epsilon: object) -> int:
 
 @triton.jit
 def at_least(epsilon):
-    """Epsilon that is never 0; NaN stays, which the maximum of Triton does not keep."""
+    """Epsilon, but never 0. NaN stays NaN, which Triton's maximum would not keep."""
     return tl.where(epsilon < LEAST_EPSILON, LEAST_EPSILON, epsilon)
 
 
 @triton.jit
 def any_for(epsilon):
-    """Epsilon with any number in the place of NaN, to solve rows that are then NaN."""
+    """Epsilon with a number in place of NaN, to solve rows that are then set to NaN."""
     return tl.where(epsilon == epsilon, epsilon, 1.0)
 
 
 @triton.jit
 def log_of(u, x):
-    """Logarithm of a normal u > 0, where x = u - 1 may have digits that u has lost.
+    """Logarithm of a normal u > 0, given x = u - 1, which may have digits that u has lost.
 
     The polynomial is that of Cephes' logf (S. Moshier, netlib.org/cephes). NaN is not kept.
     """
@@ -75,7 +75,7 @@ def power(base, inverse, KIND: tl.constexpr):
     """``p = u ** (1 / epsilon)``, ``p / u`` and log2 p, all 0 outside the support.
 
     ``u = 1 + base``; ``inverse`` is log2(e) / epsilon, of a shape that broadcasts to that of
-    ``base``. A p that float32 holds only as a subnormal number is 0.
+    ``base``. A subnormal p becomes 0.
     """
     outside = base <= -1.0
     inner = tl.where(outside, 0.0, base)
@@ -113,26 +113,26 @@ def max_keys(x):
 
 @triton.jit
 def numbers_of(scores):
-    """Scores with ``-inf`` in the place of NaN and ``+inf``, and 1 for each row that has any."""
+    """Scores with ``-inf`` in place of NaN and ``+inf``, and 1 for each row that has any."""
     bad = (scores != scores) | (scores == float("inf"))
     return tl.where(bad, float("-inf"), scores), max_keys(bad.to(tl.int32))
 
 
 @triton.jit
 def or_without(broken, epsilon, top):
-    """``broken``, and 1 for a row whose epsilon is NaN, unless every key of it is masked."""
+    """``broken``, and 1 also for a row whose epsilon is NaN, unless its keys are all masked."""
     return broken | ((epsilon != epsilon) & (top > float("-inf"))).to(tl.int32)
 
 
 @triton.jit
 def share_of(total, broken):
-    """What a row that sums to ``total`` is multiplied by; NaN where it is broken."""
+    """The factor that normalises a row with the sum ``total``; NaN if the row is broken."""
     return tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
 
 
 @triton.jit
 def of_rows(value, tile):
-    """A number of each row, of a shape that broadcasts to that of the tile."""
+    """One number per row, in a shape that broadcasts to that of the tile."""
     if len(tile.shape) == 3:
         return value[None, :, None]
     else:
@@ -142,7 +142,7 @@ def of_rows(value, tile):
 @triton.jit
 def power_at(tau, distance, epsilon, inverse, KIND: tl.constexpr):
     """:func:`power` of a tile of distances to the largest scores, at the thresholds of its rows."""
-    # In one expression, which a GPU rounds once
+    # In one expression, which a GPU rounds only once
     base = distance * of_rows(epsilon, distance) - of_rows(tau, distance)
     return power(base, of_rows(inverse, distance), KIND)
 
@@ -151,8 +151,8 @@ def power_at(tau, distance, epsilon, inverse, KIND: tl.constexpr):
 def newton_step(tau, total, slope, epsilon, KIND: tl.constexpr):
     """The next threshold of each row, and 1 if a row still moves, else 0.
 
-    ``tau`` is epsilon times (threshold - largest score), ``total`` and ``slope`` the sums of what
-    :func:`power` gives there.
+    ``tau`` is epsilon times (threshold - largest score); ``total`` and ``slope`` are the sums of p
+    and p / u from :func:`power` there.
     """
     # A row with every key masked sums to 0 and stays
     excess = tl.maximum(total, 1.0)
@@ -162,7 +162,7 @@ def newton_step(tau, total, slope, epsilon, KIND: tl.constexpr):
         change = excess - 1.0
     else:
         x = epsilon * log_of(excess, excess - 1.0)
-        # 1 - exp(-x), which loses its digits near 0
+        # 1 - exp(-x), whose closed form loses digits near 0
         series = 1.0 - x * (0.5 - x * (0.16666667 - x * (0.041666668 - x * 0.008333334)))
         change = excess * tl.where(x < 0.25, x * series, 1.0 - tl.exp(-x))
     moved = tau + change / tl.where(slope > 0.0, slope, 1.0)
@@ -174,10 +174,10 @@ def newton_step(tau, total, slope, epsilon, KIND: tl.constexpr):
 def solve(distance, epsilon, inverse, KIND: tl.constexpr):
     """Find the thresholds of whole rows.
 
-    Newton's iteration started at the largest score climbs to the threshold and never passes
-    it (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). ``distance`` is that of the
-    scores to the largest of their row, ``-inf`` where there is no key, never NaN. Returns ``tau``,
-    the tile of probabilities, and its sums, which are 1 but for rounding, or 0.
+    Newton's iteration, started at the largest score, climbs to the threshold and never passes it
+    (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). ``distance`` is a score less
+    the largest of its row: ``-inf`` where there is no key, never NaN. Returns ``tau``, the tile of
+    probabilities, and the sums of its rows, which are 1 up to rounding, or 0.
     """
     tau = tl.zeros_like(epsilon)
     total = tl.zeros_like(epsilon)
@@ -212,8 +212,8 @@ def phi(x, exp_minus_x):
 def alpha_sums(p, logs, exp_minus_x, centred, epsilon):
     """The five sums of :func:`alpha_gradient`, over the keys of a tile.
 
-    ``logs`` are those of p, 0 outside the support; ``exp_minus_x`` is ``p ** -epsilon``, finite
-    there; ``centred`` is the incoming gradient less its mean under p.
+    ``logs`` is log p, 0 outside the support; ``exp_minus_x`` is ``p ** -epsilon``, finite outside
+    it too; ``centred`` is the incoming gradient less its mean under p.
     """
     epsilon = of_rows(epsilon, p)
     weight = logs * logs * phi(epsilon * logs, exp_minus_x) * p
@@ -238,14 +238,14 @@ def no_alpha_sums(like):
 def add_alpha_sums(
     entropy, mean_weight, from_weight, from_mean, from_log, p, logs, exp_minus_x, centred, epsilon
 ):
-    """The five sums so far and, of another tile, those of :func:`alpha_sums`."""
+    """Add the :func:`alpha_sums` of another tile to the five sums so far."""
     a, b, c, d, e = alpha_sums(p, logs, exp_minus_x, centred, epsilon)
     return entropy + a, mean_weight + b, from_weight + c, from_mean + d, from_log + e
 
 
 @triton.jit
 def alpha_gradient(entropy, mean_weight, from_weight, from_mean, from_log, epsilon):
-    """Gradient for alpha of each row, as in :mod:`fairseq_entmax.kernels.torch_ops`."""
+    """Gradient of alpha for each row, as in :mod:`fairseq_entmax.kernels.torch_ops`."""
     above = 1.0 + epsilon * entropy
     result = mean_weight * (from_mean - epsilon * from_log) - above * from_weight
     return result / (above + epsilon * epsilon * mean_weight)

@@ -23,7 +23,7 @@ from fairseq_entmax.kernels.triton.rows_kernels import backward_kernel, forward_
 LONGEST_TILE = 8192
 LEAST_TILE = 1024
 NUMBERS_A_WARP = 512
-# Neighbouring keys that neighbouring threads read at least: a sector of 32 bytes
+# Neighbouring threads read at least so many neighbouring keys: a sector of 32 bytes
 LEAST_LANES = 8
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -54,9 +54,9 @@ INTERPRETED = not isinstance(forward_kernel, triton.runtime.JITFunction)
 
 
 def supports(scores: Tensor) -> bool:
-    """Whether the kernels are for such scores: float32, float16 or bfloat16 on a CUDA device.
+    """Whether the kernels take such scores: float32, float16 or bfloat16 on a CUDA device.
 
-    In Triton's interpreter, on a CPU too.
+    In Triton's interpreter they may also be on a CPU.
     """
     return (
         (scores.is_cuda or (INTERPRETED and scores.device.type == "cpu"))
@@ -70,7 +70,7 @@ def probabilities(
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype.
 
-    There are kernels for the structure :data:`~fairseq_entmax.kernels.structure.PLAIN` alone.
+    The only structure with kernels is :data:`~fairseq_entmax.kernels.structure.PLAIN`.
     """
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
@@ -101,7 +101,7 @@ def gradients(
 def _launch(
     kernel: Any, rows: Tensor, epsilon: float | Tensor, *others: Tensor | None, **wanted: bool
 ) -> None:
-    """Run a kernel, which takes ``others`` too, on all rows of a tensor."""
+    """Run a kernel on all rows of a tensor, with ``others`` as further arguments."""
     keys = rows.size(-1)
     tile, number = tile_of(keys), rows.numel() // keys
     values, inner, entries = values_of_rows(epsilon, rows)
@@ -119,5 +119,5 @@ def _launch(
 
 
 def on_device(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Triton launches on the current device, which need not be the tensor's."""
+    """Make the tensor's device the current one, on which Triton launches its kernels."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()

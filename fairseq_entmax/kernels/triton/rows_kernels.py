@@ -1,8 +1,8 @@
 """The kernels of :mod:`fairseq_entmax.kernels.triton.rows`.
 
-A tile has the shape (chunks, rows, lanes): key ``chunk * lanes + lane``. Triton gives the
-last dimensions to threads and the first to the registers of a thread, so that most of the sum
-of a row is done without another thread, and neighbouring threads still read neighbouring keys.
+A tile has the shape (chunks, rows, lanes) and holds key ``chunk * lanes + lane``. Triton spreads
+the last dimensions over threads and the first over the registers of a thread. So a thread does most
+of the sum of a row by itself, and neighbouring threads still read neighbouring keys.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 
-# Numbers that change from batch to batch: one program is for all. The number of keys is not among
-# them: rows of keys that 16 divides are read in wider pieces
+# Numbers that change from batch to batch: one compiled program serves all their values. The number
+# of keys is not among them: rows whose length is a multiple of 16 are read in wider pieces
 NOT_SPECIALIZED = ["rows", "inner"]
 
 
 @triton.jit
 def epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
-    """Epsilon of each row: entry ``row // inner % entries``; never 0, and NaN where it is NaN."""
+    """Epsilon of each row: entry ``row // inner % entries``; never 0. NaN stays NaN."""
     if KIND == HALF:
         return tl.full(row.shape, 0.5, tl.float32)
     elif KIND == ONE:
@@ -52,7 +52,7 @@ def epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
 
 @triton.jit
 def tile_at(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr):
-    """Rows, which of them there are, keys of the first block, and where they are in memory."""
+    """The rows, which of them exist, the keys of the first block, and where these are in memory."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     key = tl.arange(0, CHUNKS)[:, None, None] * LANES + tl.arange(0, LANES)[None, None, :]
     return row, row < rows, key, row[None, :, None] * keys + key
@@ -60,7 +60,7 @@ def tile_at(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.cons
 
 @triton.jit
 def load_scores(scores_ptr, at, start, keys, key, is_row):
-    """The tile of scores from the key ``start`` on, ``-inf`` outside, and where it is inside."""
+    """The tile of scores from the key ``start`` on, ``-inf`` outside, and which ones are inside."""
     inside = is_row[None, :, None] & (start + key < keys)
     scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
     return scores.to(tl.float32), inside
@@ -68,7 +68,7 @@ def load_scores(scores_ptr, at, start, keys, key, is_row):
 
 @triton.jit
 def _largest(scores_ptr, at, keys, key, is_row, BLOCK: tl.constexpr, ROWS: tl.constexpr):
-    """Largest score of each row, and whether the row is one of numbers, over blocks of keys."""
+    """Largest score of each row, and 1 for rows with NaN or ``+inf``, over blocks of keys."""
     top = tl.full([ROWS], float("-inf"), tl.float32)
     broken = tl.zeros([ROWS], tl.int32)
     for start in range(0, keys, BLOCK):
@@ -107,8 +107,8 @@ def forward_kernel(
         total = tl.zeros([ROWS], tl.float32)
         moving = 1
         step = 0
-        # The last turn finds no row that moves, and its sums are those of the result. No name may
-        # stand for the value of another here: compiled, it would keep what it had before the loop
+        # The last iteration finds that no row moves, so its sums are those of the result. No name
+        # may alias another here: once compiled, it would keep the value it had before the loop
         while (moving > 0) & (step < MOST_STEPS):
             total = tl.zeros([ROWS], tl.float32)
             slope = tl.zeros([ROWS], tl.float32)
@@ -133,7 +133,7 @@ def forward_kernel(
 def of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
     """``p ** (1 - epsilon)``, log p and ``p ** -epsilon`` on the support; 0, 0, 1 outside.
 
-    NaN stays NaN in the first. The others are not computed where they are not needed.
+    NaN stays NaN in the first. The others are computed only if they are needed.
     """
     zero = p == 0.0
     logs = tl.zeros_like(p)
@@ -154,7 +154,7 @@ def of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
 
 @triton.jit
 def load_gradients(probs_ptr, grad_ptr, at, start, keys, key, is_row):
-    """The tiles of probabilities and their gradients, as :func:`load_scores`, but 0 outside."""
+    """The tiles of probabilities and their gradients, as in :func:`load_scores`, but 0 outside."""
     inside = is_row[None, :, None] & (start + key < keys)
     p = tl.load(probs_ptr + at + start, mask=inside, other=0.0).to(tl.float32)
     return p, tl.load(grad_ptr + at + start, mask=inside, other=0.0).to(tl.float32), inside
