@@ -1,7 +1,7 @@
 """What a search over a toy vocabulary finds, in plain Python floats.
 
-`every_sequence` enumerates all sequences of probability above zero that the options allow.
-`search` is a beam search written down plainly, which knows what it has discarded.
+`every_sequence` enumerates all sequences that the options allow and whose probability is not zero.
+`search` is a plain beam search that also knows whether it discarded anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Words = tuple[int, ...]
 
 @dataclass
 class Toys:
-    """What gives the next word, for one source."""
+    """The sources of the next word's probabilities, for one source sentence."""
 
     tables: Sequence[Callable[[Words, Words], dict[int, float]]]
     source: Words  # with its end
@@ -31,8 +31,8 @@ class Toys:
     prefix_steps: int = 0  # steps at which some sentence of the batch has a prefix
     match_source_len: bool = False
     no_repeat_ngram_size: int = 0
-    coverage_penalty: float = 0.0  # toys attend to all words of the source alike
-    constraints: Words = ()  # words that must be there
+    coverage_penalty: float = 0.0  # toys attend to all source words equally
+    constraints: Words = ()  # words that have to occur
     in_order: bool = False
     only: Callable[[Words], Sequence[int]] | None = None  # words that may follow
 
@@ -53,14 +53,14 @@ class Toys:
                 next.pop(EOS, None)
             else:
                 next = {EOS: 0.0}
-        if words and not meets(words, self.constraints, self.in_order):  # as fairseq has it
+        if words and not meets(words, self.constraints, self.in_order):  # as in fairseq
             next.pop(EOS, None)
         if self.only is not None:
             next = {word: value for word, value in next.items() if word in self.only(words)}
         return next
 
     def log_prob(self, words: Words, is_cut: bool = False) -> float:
-        """Log probability of a sequence with its end, or of the words of one that is cut off."""
+        """Log probability of a sequence with its end, or, if it is cut off, of its words."""
         total = 0.0
         for place, word in enumerate(words[:-1] if is_cut else words):
             total += self.allowed(words[:place])[word]
@@ -94,7 +94,7 @@ class Toys:
 
 
 def meets(words: Words, constraints: Words, in_order: bool) -> bool:
-    """Whether words that must be there, all different, are."""
+    """Whether the required words, which are all different, occur."""
     if not in_order:
         return set(constraints) <= set(words)
     rest = iter(words)
@@ -102,7 +102,7 @@ def meets(words: Words, constraints: Words, in_order: bool) -> bool:
 
 
 def every_sequence(toys: Toys, words: Words = ()) -> Iterator[tuple[Words, float]]:
-    """Each with its end, and its log probability."""
+    """Each sequence with its end, and its log probability."""
     for word, value in toys.allowed(words).items():
         if word == EOS:
             yield (*words, EOS), value
@@ -112,7 +112,7 @@ def every_sequence(toys: Toys, words: Words = ()) -> Iterator[tuple[Words, float
 
 
 def search(toys: Toys, beam: int) -> tuple[list[tuple[Words, float]], bool, bool]:
-    """Hypotheses with their log probabilities; whether all was held; whether they were cut off."""
+    """Hypotheses with log probabilities, whether none was discarded, and whether they are cut."""
     live: list[tuple[Words, float]] = [((), 0.0)]
     ended: list[tuple[Words, float]] = []
     is_exact = True

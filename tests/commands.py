@@ -39,15 +39,15 @@ GATED = [
     "--criterion=label_smoothed_cross_entropy_with_head_l0",
     "--head-gates=encoder-self,decoder-self,cross",
 ]
-# Fewer than the six attentions of the model, so one at least loses all its heads
+# Fewer than the model's six attentions, so at least one of them loses all heads
 BUDGET = 5
 
-# Or with a name of their own for it
+# Commands without --cpu, or with another name for it
 WITHOUT_DEVICE = ("fairseq-preprocess", "fairseq-entmax", "fairseq-score", "fairseq-hydra-train")
 
 
 def run(command, *arguments, cwd=None, stdin=None, check=True):
-    """Run an installed command on the CPU; the finished process with its output."""
+    """Run an installed command on the CPU, and return the finished process with its output."""
     device = [] if command in WITHOUT_DEVICE else ["--cpu"]
     words, environment = [*map(str, arguments), *device], {**os.environ, "OMP_NUM_THREADS": "1"}
     how = {"cwd": cwd, "input": stdin, "capture_output": True, "text": True, "check": False}
@@ -100,7 +100,7 @@ def train(data, save_dir, *options, arch="entmax_transformer", check=True):
 
 
 def start(words, **streams):
-    """Start a command in a process of its own, on the CPU."""
+    """Start a command in a separate process, on the CPU."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([COMMANDS / words[0], *words[1:], "--cpu"], env=environment, **streams)
 
@@ -113,7 +113,7 @@ def keep_log(result, folder):
 def logged(result, kind):
     """The numbers that fairseq's JSON log shows under ``train_inner``, ``train`` or ``valid``.
 
-    ``result`` is a finished process, or a folder with what :func:`keep_log` has kept.
+    ``result`` is a finished process, or a folder that :func:`keep_log` has written to.
     """
     if isinstance(result, Path):
         lines = (result / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -135,7 +135,7 @@ def hypotheses(output):
 
 
 def hydra_train(data, save_dir, recipe, name, *overrides):
-    """Train from a YAML file of a recipe, by ``fairseq-hydra-train``."""
+    """Train from a recipe's YAML file with ``fairseq-hydra-train``."""
     return run(
         "fairseq-hydra-train",
         *("--config-dir", ROOT / "examples" / recipe / "configs", "--config-name", name),
@@ -146,7 +146,7 @@ def hydra_train(data, save_dir, recipe, name, *overrides):
 
 
 def killed_at(update, data, save_dir, *options):
-    """Train, kill the process behind its checkpoint of an update, and go back to that checkpoint."""
+    """Train, kill the process after its checkpoint of an update, and go back to that checkpoint."""
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = start(training(data, save_dir, *options), **silent)
     deadline = time.monotonic() + 300
@@ -165,11 +165,11 @@ def weights(path):
 
 
 def train_in_two_processes(data, save_dir, *options):
-    """Train in two processes that talk over gloo; their outputs."""
+    """Train in two processes that communicate by gloo, and return their outputs."""
     common = training(
         *(data, save_dir, *options, "--distributed-world-size=2", "--distributed-no-spawn"),
         "--distributed-backend=gloo",
-        "--ddp-backend=legacy_ddp",  # fairseq's other one takes each process to have a GPU
+        "--ddp-backend=legacy_ddp",  # fairseq's other backend assumes a GPU for each process
         f"--distributed-init-method=file://{save_dir}.meet",
     )
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -181,10 +181,10 @@ def train_in_two_processes(data, save_dir, *options):
 
 
 def as_command(monkeypatch: pytest.MonkeyPatch, name: str = "fairseq-train") -> None:
-    """From here on, a sentence ends a command of fairseq's as it does in a process of its own.
+    """Let an error end a command of fairseq as in a separate process, from here on.
 
-    pytest's has threads, and processes that other tests left: with these a command is left at
-    once, and pytest with it, which ``tests/test_compat.py`` looks at in a process apart.
+    pytest has threads, and processes that other tests left behind, so the command would exit at
+    once and end pytest too. ``tests/test_compat.py`` tests this in a separate process.
     """
     monkeypatch.setattr("sys.argv", [name])
     monkeypatch.setattr("threading.active_count", lambda: 1)

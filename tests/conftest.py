@@ -1,10 +1,10 @@
-"""What tests in several files share."""
+"""Fixtures that tests in several files share."""
 
 import importlib.util
 import os
 from types import SimpleNamespace
 
-# Inductor's graphs of an earlier state of the package are none of this one's; read by torch
+# Read by torch: Inductor must not reuse graphs of an earlier state of the package
 os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
 
 import pytest
@@ -16,13 +16,13 @@ from tests.shared_folders import made_once
 if importlib.util.find_spec("hydra"):
     preloaded.keep_what_is_parsed()
 
-# Read when Triton is first imported: without a GPU its kernels run in its interpreter
+# Read when Triton is first imported: without a GPU, its kernels run in its interpreter
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 def pytest_collection_modifyitems(items):
-    """Triton's interpreter takes seconds for what a GPU does in none: its tests count as slow."""
+    """Mark tests in Triton's interpreter as slow: it takes seconds where a GPU takes none."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         for item in items:
             if "triton" in item.nodeid:
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def trainer(monkeypatch):
-    """Stands for fairseq's trainer, with None updates for none, and for its workers."""
+    """A stand-in for fairseq's trainer and its workers; ``updates`` is None without a trainer."""
     from fairseq.distributed import utils
 
     from fairseq_entmax import compat
@@ -46,14 +46,14 @@ def trainer(monkeypatch):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A binarised slice of the corpus, its plain text, and its BPE model."""
-    from tests import commands  # only where it is used: it needs fairseq
+    from tests import commands  # imported here, because it needs fairseq
 
     return made_once(tmp_path_factory, "data", commands.prepare)
 
 
 @pytest.fixture(scope="session")
 def trained(data, tmp_path_factory):
-    """An α-entmax model after two epochs; ``log.json`` has what the training printed."""
+    """An α-entmax model after two epochs; ``log.txt`` has what the training printed."""
     from tests import commands
 
     def make(folder):
@@ -66,7 +66,7 @@ def trained(data, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def pruned(data, trained, tmp_path_factory):
-    """``gated``: that model fine-tuned to :data:`tests.commands.BUDGET` heads; ``small.pt``: pruned."""
+    """``gated``: the model tuned to :data:`tests.commands.BUDGET` heads; ``small.pt``: pruned."""
     from tests import commands
 
     def make(folder):
@@ -84,7 +84,7 @@ def pruned(data, trained, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def text(data, tmp_path_factory):
-    """The English side in fairseq's form for language models, with the dictionary of both."""
+    """The English side as data for language models, with the joint dictionary."""
     from tests import commands
 
     def make(folder):

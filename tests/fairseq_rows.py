@@ -1,4 +1,4 @@
-"""Options of fairseq's that docs/fairseq_options.md names: those that train together, and refusals."""
+"""The fairseq options in docs/fairseq_options.md: which train together, and which are refused."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Run:
     """Options that are trained together."""
 
     options: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()  # others that they need
+    beside: tuple[str, ...] = ()  # other options that they need
     task: str = "translation"
     columns: tuple[int, ...] = tuple(COLUMNS)
-    changes_nothing: bool = False  # in the losses, to the last digit
-    still: tuple[str, ...] = ()  # parameters that need not move, by a part of their names
-    start: str = ""  # the checkpoint: stock, bart or entmax
+    changes_nothing: bool = False  # the losses stay bitwise equal
+    still: tuple[str, ...] = ()  # parts of the names of parameters that need not change
+    start: str = ""  # the initial checkpoint: stock, bart or entmax
     criterion: str = "label_smoothed_cross_entropy"  # without the penalty on heads
-    shares: bool = True  # embeddings
+    shares: bool = True  # whether embeddings are shared
 
 
 ALIGNING = "label_smoothed_cross_entropy_with_alignment"
@@ -64,7 +64,7 @@ RUNS = {
     "cross and self": Run(
         ("--cross-self-attention", "--activation-fn=gelu_accurate", *QUANT_NOISE)
     ),
-    # Nothing reads what the encoder gives
+    # Nothing reads the encoder's output
     "no cross": Run(("--no-cross-attention", "--activation-fn=linear"), still=("encoder.",)),
     "adaptive softmax": Run(
         ("--adaptive-softmax-cutoff=100,300",), LEGACY, criterion="adaptive_loss"
@@ -119,7 +119,7 @@ _NO_CUTOFFS = (
     "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, such as 20000,60000: "
     "give it, or --criterion cross_entropy"
 )
-# Each with the column in which it is refused, and the sentence
+# Options, the column in which they are refused, and the error
 REFUSALS = {
     "encoder layerdrop": (Run(LAYERDROP[:1]), GATES, _layerdrop("encoder")),
     "decoder layerdrop": (Run(LAYERDROP[1:]), GATES, _layerdrop("decoder")),
@@ -134,7 +134,7 @@ REFUSALS = {
     "alignments": (Run(("--load-alignments",), criterion=ALIGNING), ENTMAX, _INFINITE),
 }
 
-# Of fairseq-generate: those that change nothing in the best translations, and others, each alone
+# Options of fairseq-generate: those that keep the best translations, then others one by one
 GENERATION = (
     ("--nbest=2", "--print-alignment=soft", "--max-tokens=300", "--batch-size=3"),
     ("--prefix-size=2",),

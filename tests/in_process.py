@@ -1,7 +1,7 @@
-"""fairseq's training and generation in this process, for tests with many short ones.
+"""fairseq's training and generation in this process, for tests with many short runs.
 
-They call the functions that the installed commands call, with the same options, and spare what a
-command takes to start. A refusal is raised, where a command would print it and end.
+These functions call what the installed commands call, with the same options, and save the start of
+a command. A refusal is raised as an exception, where a command would print it and exit.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ COMMANDS = ("fairseq_cli.train", "fairseq_cli.generate")
 
 @dataclass
 class Training:
-    """What a training left."""
+    """The results of a training."""
 
-    path: Path  # of the checkpoint that was written last
+    path: Path  # of the last checkpoint
     losses: list[float] = field(default_factory=list)  # of each update, in bits
-    before: float = 0.0  # the loss of the first batch in evaluation, before and after all updates
+    before: float = 0.0  # the evaluation loss of the first batch, before and after all updates
     after: float = 0.0
-    first: Any = None  # batch
+    first: Any = None  # the first batch
     start: dict[str, Tensor] = field(default_factory=dict)  # parameters before the first update
     trainer: Any = None
 
     @property
     def model(self) -> Any:
-        """As it stands after the last update."""
+        """The model after the last update."""
         return self.trainer.get_model()
 
     def still(self) -> set[str]:
@@ -51,7 +51,7 @@ class Training:
 
 
 def train(folder: Path, save_dir: Path, given: Sequence[str]) -> Training:
-    """Train as ``fairseq-train`` does, on the data in a folder."""
+    """Train like ``fairseq-train`` on the data in a folder."""
     from fairseq_cli import train as command
 
     done = Training(save_dir / "checkpoint_last.pt")
@@ -76,7 +76,7 @@ def train(folder: Path, save_dir: Path, given: Sequence[str]) -> Training:
 
 
 def generate(folder: Path, checkpoint: Any, given: Sequence[str]) -> str:
-    """Translate as ``fairseq-generate`` does; what it prints."""
+    """Translate like ``fairseq-generate`` and return what it prints."""
     from fairseq_cli import generate as command
 
     printed = io.StringIO()
@@ -87,7 +87,7 @@ def generate(folder: Path, checkpoint: Any, given: Sequence[str]) -> str:
 
 def _run(command: Any, parser: Any, given: Sequence[Any]) -> None:
     words = [*map(str, given), f"--user-dir={USER_DIR}", "--cpu"]
-    # fairseq looks for the user's folder, and for settings of its trainer, in the words themselves
+    # fairseq reads the user directory and settings of its trainer from sys.argv
     with _as_it_was(), mock.patch("sys.argv", ["pytest", *words]):
         args = options.parse_args_and_arch(parser, words)
         command.main(convert_namespace_to_omegaconf(args))
@@ -95,7 +95,7 @@ def _run(command: Any, parser: Any, given: Sequence[Any]) -> None:
 
 @contextlib.contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Undo what fairseq's commands leave in a process: handlers, numbers drawn, meters, best losses."""
+    """Undo what fairseq's commands leave behind: handlers, random state, meters, best losses."""
     loggers = [logging.getLogger(name) for name in ("", *COMMANDS)]
     before = [(logger, list(logger.handlers), logger.level) for logger in loggers]
     numbers = torch.random.get_rng_state()

@@ -1,4 +1,4 @@
-"""A tiny task, models and batches of language modelling that tests share."""
+"""A tiny language-modelling task, with models and batches that tests share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ADAPTIVE: dict[str, Any] = {
 
 @functools.cache
 def text_task() -> Any:
-    """A task of language modelling over 20 words."""
+    """A language-modelling task over 20 words."""
     config = LanguageModelingConfig(tokens_per_sample=64, add_bos_token=False)
     return LanguageModelingTask(config, words())
 
@@ -54,7 +54,7 @@ def build_text_model(arch: str = "entmax_transformer_lm", seed: int = 1, **optio
 
 
 def text_batch(lengths: tuple[int, ...] = (9, 9, 6), seed: int = 0) -> Any:
-    """Sentences as fairseq's data loader hands them to a language model, padded on the right."""
+    """A batch of sentences as fairseq's data loader gives it to a language model."""
     dictionary = text_task().dictionary
     sentences = random_sentences(lengths, seed)
     ends = (64, dictionary.pad(), dictionary.eos())

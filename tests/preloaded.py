@@ -1,14 +1,14 @@
-"""The installed commands, started in a process that has imported torch and fairseq before.
+"""The installed commands, started in a process that has already imported torch and fairseq.
 
-Their imports take about five seconds of a core, longer than most of what the tests let the
-commands do. So a server imports them once, and forks for each command: the child gets the
-arguments, the environment, the working folder and the open files of who asks, and calls the entry
-point that the installed command calls. Nothing of fairseq_entmax or of fairseq_cli is imported
-before, as those read the environment and set up logging when they are.
+Their imports take about five seconds of CPU time, longer than most of what the tests run. A server
+therefore imports them once and forks for each command. The child takes over the caller's arguments,
+environment, working folder and open files, and calls the entry point of the installed command.
+Modules of fairseq_entmax and fairseq_cli are not imported beforehand, because they read the
+environment and set up logging on import.
 
     python -m tests.preloaded SOCKET            # the server, until its standard input ends
 
-`path` has commands for shell scripts, which ask the server by `tests/preloaded_client.py`.
+`path` has commands for shell scripts, which ask the server through `tests/preloaded_client.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMMANDS = (
     *("fairseq-score", "fairseq-hydra-train", "fairseq-eval-lm", "fairseq-validate"),
     "fairseq-entmax",
 )
-# And programs of examples/tools that import torch
+# Programs of examples/tools that import torch are forked, too
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
@@ -55,18 +55,18 @@ OF_TORCH = (
 )
 STARTUP = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request
-PAUSE = 0.01  # seconds between two looks at a command at work
-# Python reads these when it starts, so a command that is given another value has to start itself
+PAUSE = 0.01  # seconds between two checks of a running command
+# Python reads these at startup, so a command with another value has to start by itself
 READ_AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONSTARTUP", "OMP_NUM_THREADS")
 
 
-# --- for who starts a command ---------------------------------------------------
+# --- for the caller of a command ------------------------------------------------
 
 
 def is_possible(environment: Mapping[str, str]) -> bool:
-    """Tell whether a command in an environment is the same when it is forked."""
+    """Whether a forked command would run in the same way in this environment."""
     if not sys.platform.startswith("linux"):
-        return False  # elsewhere the libraries below torch do not outlive a fork
+        return False  # on other systems, libraries that torch uses do not survive a fork
     own = server_environment()
     return all(environment.get(name) == own.get(name) for name in READ_AT_START)
 
@@ -77,7 +77,7 @@ def server_environment() -> dict[str, str]:
 
 @functools.cache
 def folder_of_server() -> Path:
-    """The folder of this process's server, with its socket and scripts of `COMMANDS` that ask it."""
+    """The folder of this process's server, with its socket and a script for each of `COMMANDS`."""
     folder = tempfile.TemporaryDirectory(prefix="preloaded-")
     place = Path(folder.name) / "socket"
     for name in (*COMMANDS, PYTHON):
@@ -96,7 +96,7 @@ def folder_of_server() -> Path:
     )
 
     def stop() -> None:
-        server.communicate(b"end")  # that its input is closed, processes forked since would hide
+        server.communicate(b"end")  # forked processes would hide that its input is closed
         folder.cleanup()
 
     atexit.register(stop)
@@ -109,7 +109,7 @@ def folder_of_server() -> Path:
 
 
 def path(behind: str) -> str:
-    """A PATH for shell scripts: `COMMANDS` that ask the server, and then what is `behind`."""
+    """A PATH for shell scripts: `COMMANDS` that ask the server, followed by `behind`."""
     return f"{folder_of_server()}:{behind}" if is_possible(server_environment()) else behind
 
 
@@ -125,7 +125,7 @@ def run(
 
 
 def serve(place: str) -> None:
-    """Run commands for whoever connects, until standard input ends."""
+    """Run commands for every client that connects, until standard input ends."""
     logging_calls = _preload()
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -134,7 +134,7 @@ def serve(place: str) -> None:
         os.rename(f"{place}.new", place)
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
-            with contextlib.suppress(ChildProcessError):  # those that have ended
+            with contextlib.suppress(ChildProcessError):  # reap the ended ones
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             if sys.stdin in ready:
@@ -147,25 +147,25 @@ def serve(place: str) -> None:
 
 
 def _preload() -> list[dict[str, Any]]:
-    """Import fairseq; return the calls by which it would have set up logging, when imported."""
+    """Import fairseq, and return the calls with which it would have set up logging."""
     calls: list[dict[str, Any]] = []
     with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
-        import torch._dynamo  # noqa: F401  (which the first optimiser would import)
+        import torch._dynamo  # noqa: F401  (the first optimiser would import it)
         from fairseq import options
         from fairseq.dataclass import utils
 
         keep_what_is_parsed()
-        # Settled once, as the first time takes twice as long
+        # Done once here, because the first time takes twice as long
         parser, words = options.get_training_parser(), ["data", "--arch=transformer"]
         args = options.parse_args_and_arch(parser, words)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what warns here would not warn again
+            warnings.simplefilter("ignore")  # warnings here would not appear again
             utils.convert_namespace_to_omegaconf(args)
     return calls
 
 
 def keep_what_is_parsed() -> None:
-    """From here on, hydra parses each of fairseq's settings once, and copies no store that it only reads."""
+    """Let hydra parse each of fairseq's settings once, and not copy a store that it only reads."""
     from hydra._internal import config_repository
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -181,7 +181,7 @@ def keep_what_is_parsed() -> None:
 
 
 class _SetUpLogging:
-    """Sets up logging as fairseq does when it is imported: at the module that needs it first."""
+    """Sets up logging where fairseq would: when the first module that needs it is imported."""
 
     def __init__(self, calls: list[dict[str, Any]]) -> None:
         self.calls = calls
@@ -193,7 +193,7 @@ class _SetUpLogging:
 
 
 def _supervise(connection: socket.socket, logging_calls: list[dict[str, Any]]) -> int:
-    """Fork a command, and send its exit status; end it where who asked is gone."""
+    """Fork a command and send its exit status; kill the command if the client disappears."""
     message, files, _, _ = socket.recv_fds(connection, LARGEST, 3)
     size, _, content = message.partition(b"\n")
     while len(content) < int(size):
@@ -217,7 +217,7 @@ def _supervise(connection: socket.socket, logging_calls: list[dict[str, Any]]) -
 
 
 def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict[str, Any]]) -> int:
-    """Be the command: its files, folder, environment and arguments, and then its entry point."""
+    """Run the command in this process: take over files, folder, environment and arguments."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -238,7 +238,7 @@ def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict
             return 0
         (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])
         main = entry.load()
-        if entry.module.startswith("fairseq_cli."):  # it has imported fairseq
+        if entry.module.startswith("fairseq_cli."):  # these modules import fairseq
             set_up_logging.find_spec()
         sys.exit(main())
     except SystemExit as end:

@@ -1,7 +1,7 @@
-"""Asks the server of tests/preloaded.py for a command: SOCKET COMMAND ARGUMENT...
+"""Ask the server of tests/preloaded.py to run a command: SOCKET COMMAND ARGUMENT...
 
-Stands in the command's place for who starts it: same files, same exit status. Imports next to
-nothing, so that it takes no time.
+It replaces the command for its caller, with the same files and exit status. It imports almost
+nothing, so that it starts quickly.
 """
 
 import json
@@ -25,7 +25,7 @@ def main() -> int:
         connection.sendall(content)
         status = connection.makefile().readline()
     code = int(status or 1)
-    if code < 0:  # ended by a signal: end by the same
+    if code < 0:  # the command was ended by a signal, so end by the same one
         os.kill(os.getpid(), -code)
     return code
 

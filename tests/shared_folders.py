@@ -1,4 +1,4 @@
-"""Folders that pytest's processes share: the first that asks makes one, the others wait for it."""
+"""Folders shared by pytest's processes: the first that asks makes one, and the others wait."""
 
 from __future__ import annotations
 

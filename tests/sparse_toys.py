@@ -1,7 +1,7 @@
 """Toy models with tables of probabilities, most of them exactly zero, and batches for them.
 
-What a toy says next depends on its seed, the source and all words before: `next_probs` is that
-table, in plain Python, which the models read and which a brute force can read too.
+A toy's next word depends on its seed, the source and all previous words. `next_probs` is this table
+in plain Python, which both the models and a brute-force search can read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel, FairseqDecoder, FairseqEncoder
 from torch import nn
 
-import fairseq_entmax.models  # noqa: F401 - which mends the search
+import fairseq_entmax.models  # noqa: F401 - which patches the search
 
 EOS, PAD, UNK = 2, 1, 3
-WORDS = list(range(4, 10))  # what toys may say; the other words of the dictionary are never said
+WORDS = list(range(4, 10))  # words that toys may produce; the dictionary's other words never occur
 NUM_WORDS = 44
 
 
@@ -40,14 +40,14 @@ def next_probs(
     ending: float,
     fewest: int,
 ) -> dict[int, float]:
-    """Probabilities above zero of the next word.
+    """Nonzero probabilities of the next word.
 
-    After the ``longest`` words there is the end alone, and before with a chance of ``ending``. With
-    one word at the fewest in each of two models, their mean has ties.
+    After ``longest`` words only the end follows, and before that with a chance of ``ending``. If
+    ``fewest`` is 1, the mean of two such models may have ties.
     """
     if len(words) >= longest:
         return {EOS: 1.0}
-    # Not from hash(), which differs from process to process
+    # hash() would differ between processes
     draw = random.Random(repr((seed, source, words)))
     support = draw.sample([*WORDS, UNK], draw.choice([fewest, fewest, 2, 2, 3]))
     if draw.random() < ending:
@@ -92,7 +92,7 @@ class ToyDecoder(FairseqDecoder):
 
 
 class Toy(BaseFairseqModel):
-    """An encoder-decoder model; `dense` adds a little of everything, so that nothing is zero."""
+    """An encoder-decoder model; with `dense`, no word has probability zero."""
 
     def __init__(self, seed, longest=99, ending=0.4, dense=False, fewest=1):
         super().__init__()
@@ -137,7 +137,7 @@ def language_model_probs(seed: int, words: tuple[int, ...]) -> dict[int, float]:
 
 
 def toy_batch(sources: Sequence[Sequence[int]], ids: Sequence[int] | None = None) -> dict:
-    """Sources without their ends, padded on the left."""
+    """A batch of sources, to which ends are added, padded on the left."""
     longest = max(map(len, sources)) + 1
     rows = [[PAD] * (longest - len(source) - 1) + [*source, EOS] for source in sources]
     return {

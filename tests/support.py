@@ -51,7 +51,7 @@ def words(markers: int = 0) -> Dictionary:
 
 @functools.cache
 def tiny_task(markers: int = 0) -> Any:
-    """A translation task over 20 words, and over so many markers for words that it lacks."""
+    """A translation task over 20 words, with this number of markers for other words."""
     dictionary = words(markers)
     config = TranslationConfig(source_lang="a", target_lang="b")
     return tasks.translation.TranslationTask(config, dictionary, dictionary)
@@ -72,7 +72,7 @@ def build_model(
 
 
 def spread_scores(model: Any, factor: float = 4.0) -> Any:
-    """Enlarge the query projections, so that sparse mappings have something to cut."""
+    """Enlarge the query projections, so that sparse mappings give zeros."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "q_proj.weight" in name:
@@ -85,7 +85,7 @@ def all_gates(model: Any) -> list[Any]:
 
 
 def random_sentences(lengths: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
-    """Sentences of words and an end-of-sentence symbol, of the lengths given."""
+    """Random sentences of the given lengths, each with an end-of-sentence symbol."""
     generator = torch.Generator().manual_seed(seed)
     dictionary = tiny_task().source_dictionary
     sentences = []
@@ -104,7 +104,7 @@ def binarise(prefix: Any, sentences: Sequence[torch.Tensor]) -> None:
 
 
 def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) -> Any:
-    """One batch as fairseq's data loader makes it; sentences in the order given by length."""
+    """One batch as fairseq's data loader makes it; sentences come in the order given by length."""
     dictionary = tiny_task().source_dictionary
     source = random_sentences(source_lengths, seed=0)
     target = random_sentences(target_lengths, seed=1)
@@ -124,7 +124,7 @@ def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) 
 def course(
     model: Any, loss_of: Any, optimizer: Any = torch.optim.Adam, lr: float = 1e-2
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
-    """The losses of four updates, each ``loss_of(model, update)``, and the weights behind them."""
+    """The losses of four updates, each ``loss_of(model, update)``, and the weights after them."""
     moving, losses = optimizer(model.train().parameters(), lr=lr), []
     for update in range(4):
         torch.manual_seed(update)
@@ -137,13 +137,13 @@ def course(
 
 
 def sample() -> Any:
-    """Three pairs of sentences, with padding on the left of a source."""
+    """Three sentence pairs; sources are padded on the left."""
     return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
 
 
 @torch.no_grad()
 def logits(model: Any) -> torch.Tensor:
-    """Of :func:`sample`."""
+    """The model's logits for :func:`sample`."""
     scores: torch.Tensor = model(**sample()["net_input"])[0]
     return scores
 
@@ -151,7 +151,7 @@ def logits(model: Any) -> torch.Tensor:
 def search(
     model: Any, sample: Any, task: Any = None, digits: int = 12, **options: Any
 ) -> list[list[Any]]:
-    """Tokens and score of every hypothesis of a beam search, by default of three."""
+    """Tokens and score of every hypothesis of a beam search; the default beam is 3."""
     task, settings = task or tiny_task(), {"beam": 3, "max_len_a": 0, "max_len_b": 12, **options}
     generator = task.build_generator([model], Namespace(**settings))
     torch.manual_seed(0)
@@ -164,7 +164,7 @@ def search(
 
 @torch.no_grad()
 def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
-    """That a decoder gives the same word by word as for all words at once."""
+    """Assert that stepwise decoding gives the same as decoding all words at once."""
     inputs, read = sample["net_input"], {}
     tokens = inputs.get("prev_output_tokens", inputs["src_tokens"])
     if hasattr(model, "encoder"):
@@ -180,7 +180,7 @@ def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
 
 
 def classification_task(num_classes: int = 3, **options: Any) -> Any:
-    """A task of classes of texts over the words of :func:`tiny_task`."""
+    """A text classification task over the words of :func:`tiny_task`."""
     labels = Dictionary()
     for number in range(num_classes):
         labels.add_symbol(f"class{number}")
@@ -194,7 +194,7 @@ def classification_task(num_classes: int = 3, **options: Any) -> Any:
 
 
 def build_roberta(**options: Any) -> Any:
-    """A tiny model that classifies, with the head of its task, in evaluation mode."""
+    """A tiny classification model with the head of its task, in evaluation mode."""
     task = classification_task()
     model = build_model("entmax_roberta", task=task, max_positions=64, **options)
     model.register_classification_head(task.cfg.classification_head_name, task.cfg.num_classes)
@@ -202,5 +202,5 @@ def build_roberta(**options: Any) -> Any:
 
 
 def padded(sources: list[list[int]]) -> torch.Tensor:
-    """Sources ``(batch, tokens)`` with padding behind, as the task makes them."""
+    """Sources ``(batch, tokens)``, padded on the right as by the task."""
     return data_utils.collate_tokens([torch.tensor(source) for source in sources], 1)

@@ -1,4 +1,4 @@
-"""What differs between releases, and how a command stops."""
+"""Differences between releases, and how a command stops."""
 
 import subprocess
 import sys
@@ -28,8 +28,8 @@ compat.stop_command(ValueError("--option 7: give 6 or less"))
 """
 
 
-def test_a_command_stops_with_status_2_though_a_thread_loads_batches():
-    # Without care, Python aborts nearly each time
+def test_a_command_stops_with_status_2_while_a_thread_loads_batches():
+    # Without precautions, Python aborts almost every time
     command = [sys.executable, "-c", STOP_WHILE_BATCHES_ARE_LOADED]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.stderr.endswith("fairseq-train: error: --option 7: give 6 or less\n")
@@ -57,7 +57,7 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_that_load_batches_are_ended_without_a_word(tmp_path):
+def test_worker_processes_that_load_batches_end_silently(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(STOP_WHILE_WORKERS_LOAD)
     result = subprocess.run(
@@ -68,7 +68,7 @@ def test_processes_that_load_batches_are_ended_without_a_word(tmp_path):
 
 
 @pytest.mark.parametrize(("rank", "waits"), [("0", []), ("1", [compat.TIME_OF_FIRST])])
-def test_of_several_processes_the_first_says_it(rank, waits, monkeypatch, capsys):
+def test_other_processes_wait_so_that_the_first_reports_the_error(rank, waits, monkeypatch, capsys):
     as_command(monkeypatch)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     monkeypatch.setenv("RANK", rank)
@@ -81,7 +81,7 @@ def test_of_several_processes_the_first_says_it(rank, waits, monkeypatch, capsys
     assert capsys.readouterr().err == "fairseq-train: error: no\n"
 
 
-def test_fairseqs_commands_are_known_by_their_script_and_elsewhere_the_caller_raises(monkeypatch):
+def test_fairseqs_commands_are_recognised_by_their_script(monkeypatch):
     for script, command in (
         ("/somewhere/bin/fairseq-eval-lm", "fairseq-eval-lm"),
         ("/somewhere/fairseq_cli/eval_lm.py", "fairseq-eval-lm"),

@@ -1,4 +1,4 @@
-"""The whole way through fairseq's own commands, on a slice of the shipped corpus."""
+"""The whole pipeline with fairseq's own commands, on a slice of the shipped corpus."""
 
 import json
 import re
@@ -27,7 +27,7 @@ ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 
 
 def board_values(folder):
-    """The scalars of TensorBoard's event files: tag to values, in the order written."""
+    """The scalars in TensorBoard's event files, as a dict from tag to values in order."""
     values = {}
     for path in sorted(folder.glob("*events*")):
         content = path.read_bytes()
@@ -44,7 +44,7 @@ def lines(folder, name="alpha"):
     return read_record(folder / f"{name}.jsonl", name)
 
 
-def test_training_lowers_the_loss_and_shows_alpha_in_its_log_and_in_tensorboard(trained):
+def test_training_lowers_the_loss_and_logs_alpha(trained):
     epochs = logged(trained, "train")
     assert len(epochs) == 2
     assert float(epochs[1]["train_loss"]) < float(epochs[0]["train_loss"])
@@ -57,7 +57,7 @@ def test_training_lowers_the_loss_and_shows_alpha_in_its_log_and_in_tensorboard(
             assert all(1 < value < 2 for name in names for value in board[name])
 
 
-def test_a_training_that_goes_on_in_mid_epoch_ends_like_one_never_stopped(data, tmp_path):
+def test_a_training_resumed_within_an_epoch_ends_like_an_uninterrupted_one(data, tmp_path):
     options = [
         *("--update-freq=2", "--validate-interval-updates=4", "--save-interval-updates=3"),
         *("--alpha-log-interval=2", "--max-tokens=400"),
@@ -72,7 +72,7 @@ def test_a_training_that_goes_on_in_mid_epoch_ends_like_one_never_stopped(data, 
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
     updates = [record["update"] for record in lines(straight)]
     assert updates == [0, 2, 3, 4, 6, 8, 9]
-    # Nor does one that is done make an update more
+    # A finished training makes no further update
     again = train(data, broken, *options, "--max-update=9")
     assert "the checkpoint has made 9 updates: nothing is left" in again.stdout + again.stderr
     assert logged(again, "train_inner") == []
@@ -121,7 +121,7 @@ def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
     assert results[0] == results[1]
 
 
-def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without(data, tmp_path):
+def test_a_stock_model_trains_and_resumes_with_this_package_as_without(data, tmp_path):
     without, beside = (tmp_path / name / "checkpoint_last.pt" for name in ("without", "beside"))
     options = ["--max-tokens=400", "--store-ema", "--ema-decay=0.9"]
     words = training(data, without.parent, *options, "--max-update=6", arch="transformer")
@@ -136,13 +136,13 @@ def test_a_stock_model_trains_and_goes_on_beside_this_package_as_it_does_without
     assert all(torch.equal(moments[n]["exp_avg"], others[n]["exp_avg"]) for n in others)
 
 
-def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
+def test_hydra_trains_from_the_recipes_yaml_file(data, tmp_path):
     options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
     options += ["model.alpha_warmup_updates=1000", "optimization.max_epoch=1"]
     loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]
     hydra_train(data, tmp_path / "hydra", "bible_es_en", "entmax", *options, *loss)
     layers = {name: list(heads) for name, heads in lines(tmp_path / "hydra")[-1]["alpha"].items()}
-    # The second layer learns nothing, but rises
+    # The second layer learns nothing, but its alpha rises
     assert layers == {name: ["0", "1"] for name in ("encoder-self", "decoder-self", "cross")}
     checkpoint = tmp_path / "hydra" / "checkpoint_best.pt"
     assert len(hypotheses(generate(data, checkpoint).stdout)) == SIZES["test"]
@@ -155,7 +155,7 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     assert model.output_alpha == 1.7
 
 
-# -- heads with structure, and per-head mappings ------------------------------------------------
+# -- structured and per-head mappings -----------------------------------------------------------
 
 PER_HEAD = "entmax:tv=learned|softmax|sqpnormmax:p=learned|fusedmax"
 STRUCTURED = [
@@ -167,9 +167,7 @@ STRUCTURED = [
 ]
 
 
-def test_structured_models_learn_every_strength_and_translate_with_and_without_some_heads(
-    data, tmp_path
-):
+def test_structured_models_learn_their_strengths_and_can_be_pruned(data, tmp_path):
     train(data, tmp_path, *STRUCTURED, "--max-update=8", "--alpha-log-interval=4")
     checkpoint, small = tmp_path / "checkpoint_last.pt", tmp_path / "small.pt"
     for name, attention, layer, missing in (

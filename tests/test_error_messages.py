@@ -1,4 +1,4 @@
-"""What errors say of exceptions."""
+"""How error messages describe exceptions."""
 
 from fairseq_entmax.error_messages import reason
 

@@ -1,4 +1,4 @@
-"""fairseq's search where probabilities are exactly zero: what users see of it."""
+"""fairseq's search with probabilities that are exactly zero: what users see of it."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ from fairseq_entmax.fairseq_patches.exact_search.counts import (
 from tests.sparse_toys import EOS, Toy, toy_batch, toy_dictionary
 
 A, B, C, D = 4, 5, 6, 7
-# Three sequences: A, A B and C, each with its end, of probability 0.3, 0.3 and 0.4
+# Three sequences with their ends: A, A B and C, of probability 0.3, 0.3 and 0.4
 THREE = {(): {A: 0.6, C: 0.4}, (A,): {EOS: 0.5, B: 0.5}, (A, B): {EOS: 1.0}, (C,): {EOS: 1.0}}
 
 
@@ -29,9 +29,9 @@ def task():
 
 
 def table_model(table):
-    """A toy that says what a table says, whatever the source."""
+    """A toy that reads a fixed table, whatever the source."""
     toy = Toy(0)
-    # fairseq asks for what follows impossible words too
+    # fairseq also asks for words after impossible ones
     toy.decoder.table = lambda source, words: table.get(words, {D: 1.0})
     return toy
 
@@ -50,22 +50,22 @@ def words_of(hypotheses):
     return [hypothesis["tokens"].tolist()[:-1] for hypothesis in hypotheses]
 
 
-def test_fairseqs_own_search_fails_where_no_more_hypotheses_can_end():
+def test_fairseqs_own_search_fails_where_too_few_hypotheses_can_end():
     generator = make_generator(table_model(THREE))
     stock = SequenceGenerator.generate.__wrapped__
     with pytest.raises(AssertionError, match="8 < 8"):
         stock(generator, [], toy_batch([[A]]))
 
 
-def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
+def test_fewer_hypotheses_are_returned_where_no_more_exist():
     (best,) = find(table_model(THREE), beam=5)
-    assert words_of(best) == [[A, B], [C], [A]]  # by the logarithm for each word
+    assert words_of(best) == [[A, B], [C], [A]]  # ranked by mean log probability per word
     assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
         [math.log(0.3) / 3, math.log(0.4) / 2, math.log(0.3) / 2]
     )
 
 
-def test_a_search_is_exact_among_the_sequences_that_the_options_allow():
+def test_an_exact_search_covers_all_sequences_that_the_options_allow():
     (longer,) = find(table_model(THREE), min_len=2, beam=3)
     assert words_of(longer) == [[A, B]]
     assert longer[0]["exact_search"]
@@ -79,7 +79,7 @@ ENDLESS |= {(*[A] * length, B): {B: 1.0} for length in range(9)}
 ENDLESS |= {(*[A] * one, *[B] * two): {B: 1.0} for one in range(9) for two in range(1, 9)}
 
 
-def test_hypotheses_are_cut_off_where_none_can_end():
+def test_hypotheses_that_cannot_end_are_cut_off():
     (best,) = find(table_model(ENDLESS), beam=2, max_len_b=3, unnormalized=True)
     assert words_of(best) == [[B, B, B], [A, B, B]]
     for hypothesis, total in zip(best, (0.5, 0.25), strict=True):
@@ -90,14 +90,14 @@ def test_hypotheses_are_cut_off_where_none_can_end():
         assert hypothesis["positional_scores"][-1] == 0.0
 
 
-def test_every_sample_that_cannot_end_is_cut_off():
+def test_samples_that_cannot_end_are_cut_off():
     torch.manual_seed(0)
     (samples,) = find(table_model(ENDLESS), beam=6, max_len_b=3, sampling=True)
     assert len(samples) == 6
     assert all(sample["unfinished"] and len(sample["tokens"]) == 4 for sample in samples)
 
 
-def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
+def test_a_forced_prefix_of_probability_zero_is_kept_and_costs_nothing():
     table = {**THREE, (B,): {D: 0.2, C: 0.8}, (B, D): {EOS: 1.0}, (B, C): {EOS: 1.0}}
     (best,) = find(table_model(table), prefix=[[B]], unnormalized=True)
     assert words_of(best) == [[B, C], [B, D]]
@@ -106,7 +106,7 @@ def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     )
     assert [hypothesis["impossible_prefix"] for hypothesis in best] == [1, 1]
     assert best[0]["exact_search"]
-    for prefix in ([EOS], [B, EOS]):  # with its end, it is one hypothesis
+    for prefix in ([EOS], [B, EOS]):  # a prefix with its end is the only hypothesis
         (best,) = find(table_model(THREE), prefix=[prefix], beam=4)
         assert words_of(best) == [prefix[:-1]]
 
@@ -116,9 +116,9 @@ def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     [{}, {"diverse_beam_groups": 2}, {"diversity_rate": 0.3}, {"match_source_len": True}],
     ids=lambda options: ",".join(options) or "beam",
 )
-def test_sentences_of_a_batch_do_not_disturb_each_other(options):
+def test_sentences_of_a_batch_do_not_affect_each_other(options):
     model, sources = Toy(3), [(A, B), (C,), (D, D, A, B), (B,)]
-    # Numbers of a data set, of which fairseq's diverse search makes places in the batch
+    # Data set ids, which fairseq's diverse search takes for positions in the batch
     together = find(model, sources, ids=[90, 7, 3, 51], beam=4, **options)
     for source, hypotheses in zip(sources, together, strict=True):
         limit = {"max_len_b": 8}
@@ -128,7 +128,7 @@ def test_sentences_of_a_batch_do_not_disturb_each_other(options):
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_alignments_are_made_of_the_hypotheses_that_there_are():
+def test_alignments_are_computed_for_the_existing_hypotheses():
     model = table_model(THREE)
     (best, other) = find(model, [(A, B), (C,)], beam=5, print_alignment="hard")
     assert isinstance(make_generator(model, print_alignment="hard"), SequenceGeneratorWithAlignment)
@@ -138,10 +138,10 @@ def test_alignments_are_made_of_the_hypotheses_that_there_are():
         assert not any("is_filler" in hypothesis for hypothesis in hypotheses)
 
 
-# How many
+# Counts
 
 
-def test_generators_and_blocks_count_exact_searches():
+def test_searches_are_counted_per_generator_and_per_block():
     wide, narrow = (make_generator(table_model(THREE), beam=beam) for beam in (3, 2))
     with count_searches() as all_counts:
         wide.generate([], toy_batch([[A], [B]]))
@@ -153,7 +153,7 @@ def test_generators_and_blocks_count_exact_searches():
     assert wide.search_counts == SearchCounts(sentences=3, exact=3, sparse=3)
 
 
-def test_a_command_says_at_its_end_what_was_exact_cut_off_and_impossible(caplog):
+def test_a_command_ends_with_counts_of_exact_cut_off_and_impossible_searches(caplog):
     def main():
         find(table_model(THREE), [[A], [B]], beam=3)
         find(table_model(THREE), [[A]], beam=1)
@@ -161,7 +161,7 @@ def test_a_command_says_at_its_end_what_was_exact_cut_off_and_impossible(caplog)
 
     with caplog.at_level(logging.INFO):
         reporting(lambda: find(Toy(0, dense=True), [[A], [B]]))
-        assert caplog.messages == []  # of models without zeros
+        assert caplog.messages == []  # models without zeros are not reported
         assert reporting(main) == "what it returns"
         assert caplog.messages == [
             "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "

@@ -1,4 +1,4 @@
-"""Hundreds of drawn combinations of search options, on models with probabilities of zero."""
+"""Hundreds of random combinations of search options, on models with probabilities of zero."""
 
 import math
 import random
@@ -16,9 +16,9 @@ from tests.brute_force_search import Toys, every_sequence, search
 from tests.sparse_toys import EOS, PAD, UNK, WORDS, Toy, ToyLanguageModel, toy_batch, toy_dictionary
 
 NUM_DRAWN = 200
-# What each hypothesis says beyond fairseq's
+# Keys of a hypothesis that fairseq does not have
 FACTS = {"exact_search", "unfinished", "impossible_prefix"}
-# They search as `tests.brute_force_search.search` does
+# Strategies that search like `tests.brute_force_search.search`
 PLAIN = {"beam", "match_source_len"}
 STRATEGIES = [
     *["beam"] * 6,
@@ -34,7 +34,7 @@ def task():
 
 
 def draw(number):
-    """Options of a search, as (strategy, options of the generator, what the brute force needs)."""
+    """Draw a search: strategy, options, models, language model, sources, prefixes, constraints."""
     draw = random.Random(number)
     strategy = draw.choice(STRATEGIES)
     options = {
@@ -84,12 +84,12 @@ def draw(number):
 
 
 def allowed_words(_, tokens):
-    """Words that may follow: not the same twice in a row."""
+    """Words that may follow: no word twice in a row."""
     return [EOS, UNK, *(word for word in WORDS if word != int(tokens[-1]))]
 
 
 class Drawn:
-    """A drawn search: what fairseq found, and what the brute force reads for each sentence."""
+    """A random search: what fairseq finds, and the brute-force input of each sentence."""
 
     def __init__(self, number, make_models=lambda models: models):
         drawn = draw(number)
@@ -138,7 +138,7 @@ class Drawn:
         return self.generator.generate(self.models, **self.call)
 
     def divisor(self, length):
-        """What a log probability is divided by."""
+        """The divisor of a log probability."""
         if self.options["unnormalized"]:
             return 1.0
         power = self.options["lenpen"]
@@ -148,7 +148,7 @@ class Drawn:
 
 
 def check_hypotheses(drawn, toys, hypotheses):
-    """What holds of every search."""
+    """Check what holds for every search."""
     scores = [hypothesis["score"].item() for hypothesis in hypotheses]
     assert scores
     assert all(map(math.isfinite, scores))
@@ -170,14 +170,14 @@ def check_hypotheses(drawn, toys, hypotheses):
         assert places.sum().item() == pytest.approx(total, abs=1e-3)
         expected = toys.log_prob(words, is_cut)
         if drawn.options.get("diverse_beam_strength") or drawn.options.get("diversity_rate"):
-            assert total < expected + 1e-3  # a penalty is part of the score
+            assert total < expected + 1e-3  # the score includes a penalty
         else:
             assert total == pytest.approx(expected, abs=1e-3)
     assert is_sampling or len({hypothesis["unfinished"] for hypothesis in hypotheses}) == 1
 
 
 def check_against_brute_force(drawn, toys, hypotheses):
-    """That the search finds what a plain one does, and everything where it says so."""
+    """Check that the search matches a plain one, and finds everything if it says so."""
     is_exact, is_cut = (hypotheses[0][name] for name in ("exact_search", "unfinished"))
     found = {
         tuple(hypothesis["tokens"].tolist()): hypothesis["score"].item()
@@ -197,7 +197,7 @@ def check_against_brute_force(drawn, toys, hypotheses):
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_drawn_searches_end_well_and_find_what_a_brute_force_finds(part):
+def test_random_searches_are_valid_and_match_brute_force(part):
     seen = []
     for number in range(part, NUM_DRAWN, 2):
         drawn = Drawn(number)
@@ -208,13 +208,13 @@ def test_drawn_searches_end_well_and_find_what_a_brute_force_finds(part):
             except AssertionError as error:
                 raise AssertionError(f"search {number}, {drawn.options}") from error
     assert len(seen) == 3 * NUM_DRAWN // 2
-    # Searches that were exact, that were not, and that had no end of their own
+    # The searches include exact, inexact and cut-off ones
     assert {(True, False), (False, False), (False, True)} == set(seen)
 
 
 @contextmanager
 def stock_search():
-    """fairseq's search without the changes of this package."""
+    """fairseq's search without this package's changes."""
     aligned = SequenceGeneratorWithAlignment
     changed = [
         *((SequenceGenerator, "generate"), (aligned, "generate")),
@@ -226,7 +226,7 @@ def stock_search():
         yield
 
 
-def test_models_without_zeros_are_searched_to_the_bit_as_without_this_package():
+def test_searches_of_models_without_zeros_are_bitwise_unchanged():
     def dense(models):
         return [Toy(place, dense=True) for place, _ in enumerate(models)]
 
@@ -234,13 +234,13 @@ def test_models_without_zeros_are_searched_to_the_bit_as_without_this_package():
     for number in range(80):
         drawn = Drawn(number, dense)
         if drawn.options["unkpen"] == math.inf or drawn.generator.lm_model is not None:
-            continue  # which have zeros
+            continue  # these have zeros
         found = drawn.find()
         try:
             with stock_search():
                 stock = drawn.find()
         except (AssertionError, IndexError):
-            continue  # where fairseq fails: a prefix that ends at once, too few to align
+            continue  # fairseq fails if a prefix ends at once, or there is too little to align
         num_compared += 1
         for ours, theirs in zip(found, stock, strict=True):
             assert len(ours) == len(theirs)

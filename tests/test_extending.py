@@ -1,4 +1,4 @@
-"""The examples of docs/extending.md, as they stand there: a mapping and models of a stranger."""
+"""The examples of docs/extending.md, as printed: a custom mapping, gate, measure and model."""
 
 import json
 import math
@@ -15,7 +15,7 @@ MOST_LINES = 40
 
 
 def write_example(folder, name):
-    """Write one of the files of the chapter, and return the folder that --user-dir takes."""
+    """Write a file of the chapter, and return the folder to give as --user-dir."""
     text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n# (\S+)\n(.*?)```", text, re.DOTALL)
     (code,) = [code for path, code in blocks if path == f"{name}/__init__.py"]
@@ -25,12 +25,12 @@ def write_example(folder, name):
     return folder / name
 
 
-# -- a mapping with a strength for each head, and no alpha ------------------------------------
+# -- a mapping with a strength per head, and no alpha -----------------------------------------
 
 
 @pytest.fixture(scope="module")
 def scaled(data, tmp_path_factory):
-    """The mapping of the chapter, trained with gates from a stock checkpoint, and pruned."""
+    """The chapter's mapping, trained with gates from a stock checkpoint, and pruned."""
     folder = tmp_path_factory.mktemp("scaled")
     user_dir = f"--user-dir={write_example(folder, 'my_heads')}"
 
@@ -56,7 +56,7 @@ def strengths(path):
     return {key: value.exp() for key, value in weights.items() if key.endswith("log_strength")}
 
 
-def test_a_strength_is_learned_logged_recorded_and_tabled_from_a_stock_start(scaled):
+def test_a_strength_is_learned_logged_recorded_and_printed(scaled):
     output = scaled.log.stdout + scaled.log.stderr
     assert "has no value for 6 learned parameters; they start as in a new model" in output
     learned = strengths(scaled.gated)
@@ -80,7 +80,7 @@ def test_a_strength_is_learned_logged_recorded_and_tabled_from_a_stock_start(sca
     assert "alpha" not in table
 
 
-def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data, scaled, tmp_path):
+def test_a_strength_is_pruned_with_its_head_and_analysed_under_its_name(data, scaled, tmp_path):
     before, after = strengths(scaled.gated), strengths(scaled.small)
     assert sum(values.numel() for values in after.values()) == 5 + 8
     for key, values in after.items():
@@ -113,7 +113,7 @@ def test_a_pruned_strength_leaves_with_its_head_and_is_analysed_by_its_name(data
 # -- a gate ---------------------------------------------------------------------------------
 
 
-def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_path):
+def test_the_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_path):
     user_dir = f"--user-dir={write_example(tmp_path, 'my_gates')}"
     log = run(
         *("fairseq-train", data / "bin", user_dir, *SMALL_MODEL, *TRAINING, "--max-update=8"),
@@ -126,7 +126,7 @@ def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_p
     weights = [
         value for name, value in torch.load(gated)["model"].items() if name.endswith("gate.weight")
     ]
-    assert torch.cat(weights).unique().numel() == 8  # each has learned something of its own
+    assert torch.cat(weights).unique().numel() == 8  # each gate has learned a different value
     run("fairseq-entmax", "prune", user_dir, gated, "--output", small)
     smaller = torch.load(small)["model"]["decoder.layers.1.encoder_attn.q_proj.weight"]
     assert smaller.size(0) < 32
@@ -135,7 +135,7 @@ def test_a_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp_p
 # -- a measure ------------------------------------------------------------------------------
 
 
-def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_path):
+def test_the_measure_of_the_chapter_is_computed_printed_and_drawn(data, scaled, tmp_path):
     user_dir = write_example(tmp_path, "my_measures")
     options = [
         f"--user-dir={user_dir}",
@@ -155,10 +155,10 @@ def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_pa
     assert "mean weight of a query on the first token of the sentence" in page
 
 
-# -- a decoder alone ------------------------------------------------------------------------
+# -- a model with only a decoder ------------------------------------------------------------
 
 
-def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(data, tmp_path):
+def test_the_language_model_of_the_chapter_is_trained_and_pruned(data, tmp_path):
     user_dir = write_example(tmp_path, "my_lm")
     prefixes = [f"--{split}pref={data / split}.bpe.en" for split in ("train", "valid")]
     run("fairseq-preprocess", "--only-source", *prefixes, f"--destdir={tmp_path / 'bin'}")
@@ -182,7 +182,7 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
         given = [f"--path={path}", "--gen-subset=valid", "--task=language_modeling"]
         given += [f"--user-dir={user_dir}", "--tokens-per-sample=64"]
         result = run("fairseq-eval-lm", tmp_path / "bin", *given)
-        # On either stream, by who set up logging first
+        # The stream depends on which library sets up logging first
         text = result.stdout + result.stderr
         losses.append(float(re.search(r"Loss \(base 2\): ([\d.]+)", text)[1]))
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)

@@ -1,6 +1,6 @@
-"""fairseq's options with α-entmax, with gates and after pruning, as docs/fairseq_options.md says.
+"""fairseq's options in docs/fairseq_options.md, with α-entmax, with gates and after pruning.
 
-They are run here: a few updates on a slice of the corpus, by fairseq's own functions.
+Each runs for a few updates on a slice of the corpus, through fairseq's own functions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TASKS = {
     ],
 }
 PLAIN = Run()
-# What every run here has, and those that are for more than one run
+# Options of every run, or of several
 BESIDE = {
     "--arch",
     "--task",
@@ -56,7 +56,7 @@ BESIDE = {
 }
 
 
-def test_the_page_names_options_that_are_run_or_refused_here_alone():
+def test_the_page_lists_only_options_that_are_tested_here():
     text = (ROOT / "docs" / "fairseq_options.md").read_text(encoding="utf-8")
     works = text.split("## What works")[1].split("## What needs")[0]
     words = [word for one in RUNS.values() for word in (*one.options, *one.beside)]
@@ -109,7 +109,7 @@ def options_of(run, column):
 
 
 def scores(path, task, sample):
-    """Of words, by the model in a checkpoint or a model; what an adaptive softmax makes them of."""
+    """The scores of words by a model or a checkpoint; with an adaptive softmax, its input."""
     model = path if isinstance(path, torch.nn.Module) else reloaded(path, task)
     with torch.no_grad():
         return model.eval()(**sample["net_input"])[0].float()
@@ -121,7 +121,7 @@ def reloaded(path, task):
 
 
 def check_training(run, training):
-    """Finite losses, parameters that move, a loss that falls, and a checkpoint that is the model."""
+    """Check that losses are finite and fall, parameters change, and the checkpoint is the model."""
     assert len(training.losses) == UPDATES
     assert all(math.isfinite(loss) for loss in training.losses)
     assert training.after < training.before
@@ -142,7 +142,7 @@ def check_training(run, training):
 
 
 def pruned_of(training, folder, is_gated):
-    """A checkpoint without some heads of a trained one; how many it has."""
+    """Prune some heads of a trained model, and return the new checkpoint."""
     state = load_checkpoint(str(training.path))
     gone = some_heads(training.model)
     if is_gated:
@@ -163,7 +163,7 @@ def pruned_of(training, folder, is_gated):
 
 
 def some_heads(model):
-    """Two heads of the first layer; across to the encoder all, where another layer has some."""
+    """Two heads of the first layer; for cross-attention all heads, if another layer keeps some."""
     layers = {"decoder-self": model.decoder.layers}
     if getattr(model, "encoder", None) is not None:
         layers["encoder-self"] = model.encoder.layers
@@ -176,7 +176,7 @@ def some_heads(model):
 
 
 def initial_option(run, folder, save_dir):
-    """The option by which a run starts from a checkpoint of fairseq's, if it does."""
+    """The option with which a run starts from a checkpoint of fairseq's, if it does."""
     if run.start not in ("stock", "bart"):
         return []
     arch = "transformer" if run.start == "stock" else "bart_base"
@@ -186,7 +186,7 @@ def initial_option(run, folder, save_dir):
 
 @pytest.fixture(scope="module")
 def base(folder, tmp_path_factory):
-    """Trainings without any of the options, and the checkpoints that they leave."""
+    """Trainings without any of the options, and their checkpoints."""
     made = tmp_path_factory.mktemp("base")
     trained = [
         in_process.train(folder, made / f"{column}", options_of(PLAIN, column))
@@ -229,7 +229,7 @@ def test_options_train_with_entmax_gates_and_after_pruning(name, folder, base, t
 
 
 @pytest.mark.parametrize(("run", "column", "sentence"), REFUSALS.values(), ids=REFUSALS)
-def test_options_that_do_not_fit_are_refused_in_one_sentence(
+def test_unsuitable_options_are_refused_with_a_one_line_error(
     run, column, sentence, folder, tmp_path
 ):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
@@ -237,7 +237,7 @@ def test_options_that_do_not_fit_are_refused_in_one_sentence(
     assert not list(tmp_path.rglob("*.pt"))
 
 
-def test_every_parameter_has_a_gradient_in_every_pass_as_workers_on_gpus_ask(base, tmp_path):
+def test_every_parameter_gets_a_gradient_in_distributed_training(base, tmp_path):
     distributed.init_process_group(
         "gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1
     )
@@ -245,7 +245,7 @@ def test_every_parameter_has_a_gradient_in_every_pass_as_workers_on_gpus_ask(bas
         for training, path in zip(base.trained, base.paths, strict=True):
             model = reloaded(path, training.trainer.task)
             held = torch.nn.parallel.DistributedDataParallel(model)
-            for _ in range(2):  # the second fails where a parameter has none in the first
+            for _ in range(2):  # the second fails if a parameter has no gradient in the first
                 held.train()
                 held(**training.first["net_input"])[0].sum().backward()
             assert all(parameter.grad is not None for parameter in model.parameters())
@@ -260,13 +260,13 @@ PLAINLY = [
 
 
 def lines(output, kind):
-    """Lines of one kind of fairseq's output, by sentence: the last field of each."""
+    """Lines of one kind in fairseq's output: pairs of sentence number and last field."""
     found = [line.split("\t") for line in output.splitlines() if line.startswith(f"{kind}-")]
     return [(line[0].partition("-")[2], line[-1]) for line in found]
 
 
 def seen(options, output, plain, targets):
-    """Check what an option shows; the hypotheses."""
+    """Check the effect of an option, and return the hypotheses."""
     found, given = lines(output, "H"), " ".join(options)
     assert len(found) == SIZES["test"] * (2 if "--nbest" in given else 1)
     written = dict(found)
@@ -274,7 +274,7 @@ def seen(options, output, plain, targets):
         for number, text in written.items():
             assert text.split()[:2] == targets[number].split()[:2]
     if "--score-reference" in given:
-        # As fairseq writes unknown words of a reference
+        # fairseq marks unknown words of a reference in this way
         assert written == {
             name: text.replace("<<", "<").replace(">>", ">") for name, text in targets.items()
         }
@@ -296,7 +296,7 @@ def seen(options, output, plain, targets):
 
 @pytest.fixture(scope="module")
 def plain(folder, base):
-    """What is generated without options, from each checkpoint; and the reference."""
+    """What is generated without options from each checkpoint, and the references."""
     outputs = [in_process.generate(folder, path, PLAINLY) for path in base.paths]
     return [dict(lines(output, "H")) for output in outputs], dict(lines(outputs[0], "T"))
 
@@ -309,6 +309,6 @@ def test_options_generate_with_entmax_gates_and_after_pruning(options, folder, b
         paths = path if options else f"{path}:{base.trained[PRUNED].path}"
         output = in_process.generate(folder, paths, [*PLAINLY, *options])
         found.append(seen(options, output, of_path, targets))
-    # The gated one and that which pruning made of it
+    # The gated model, and the same model after pruning
     assert found[GATES] == found[PRUNED]
     assert found[GATES] != found[ENTMAX] or "--score-reference" in options

@@ -1,4 +1,4 @@
-"""Files appear whole, sets of them together, and a process that is killed loses nothing."""
+"""Files and sets of files are written completely or not at all, even if a process is killed."""
 
 import os
 import signal
@@ -9,9 +9,9 @@ from fairseq_entmax.files import check_target, refuse_inputs, whole_file, whole_
 
 
 def killed(action, function, number):
-    """Run an action in a process that is killed at the n-th call of a function of os.
+    """Run an action in a child process that is killed at the n-th call of a function of os.
 
-    Whether it was killed: False where the function is called fewer times.
+    Returns whether it was killed: False if the function is called fewer times.
     """
     child = os.fork()
     if not child:
@@ -41,7 +41,7 @@ def texts(targets):
 
 @pytest.fixture
 def targets(tmp_path):
-    """Three files in two folders, of which two are there."""
+    """Three files in two folders, of which two exist."""
     targets = [tmp_path / "figures" / "a.svg", tmp_path / "figures" / "b.svg"]
     targets.append(tmp_path / "pages" / "page.html")
     for target in targets:
@@ -53,7 +53,7 @@ def targets(tmp_path):
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_whenever_the_writer_of_a_set_is_killed_each_file_is_whole(targets, function, number):
+def test_files_are_whole_whenever_the_writer_of_a_set_is_killed(targets, function, number):
     def write():
         write_together(dict.fromkeys(targets, b"new"))
 
@@ -65,7 +65,7 @@ def test_whenever_the_writer_of_a_set_is_killed_each_file_is_whole(targets, func
     assert names(*{target.parent for target in targets}) == ["a.svg", "b.svg", "page.html"]
 
 
-def test_the_next_writer_removes_what_was_left_of_its_file_and_nothing_else(tmp_path):
+def test_the_next_writer_removes_only_the_leftovers_of_its_file(tmp_path):
     (tmp_path / "page.html.tmp77").write_text("half")
     others = ["other.html.tmp1", "page.html.tmp", "page.html.tmp1x", "pageXhtml.tmp1"]
     for name in others:
@@ -76,7 +76,7 @@ def test_the_next_writer_removes_what_was_left_of_its_file_and_nothing_else(tmp_
     assert names(tmp_path) == sorted(["page.html", "page.html.tmp1", "page.html.tmp2", *others])
 
 
-def test_a_new_file_has_the_permissions_that_the_user_gives_files(tmp_path):
+def test_a_new_file_has_the_permissions_of_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         write_together({tmp_path / "a": b"new"})
@@ -93,7 +93,7 @@ def test_a_new_file_has_the_permissions_that_the_user_gives_files(tmp_path):
         (ValueError("line 3 is damaged"), "line 3 is damaged"),
     ],
 )
-def test_an_error_while_a_set_is_written_leaves_the_old_one(targets, error, message):
+def test_an_error_while_writing_a_set_leaves_the_old_files(targets, error, message):
     def fail():
         with whole_set(targets) as files:
             files[0].write(b"half")
@@ -105,7 +105,7 @@ def test_an_error_while_a_set_is_written_leaves_the_old_one(targets, error, mess
     assert names(*{target.parent for target in targets}) == ["a.svg", "b.svg"]
 
 
-def test_a_file_that_cannot_be_made_leaves_the_others(targets, tmp_path):
+def test_a_file_that_cannot_be_created_leaves_the_others_unchanged(targets, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         write_together({targets[0]: b"new", tmp_path / "nowhere" / "a": b"new"})
     assert texts(targets) == ["old", "old", None]
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_made_leaves_the_others(targets, tmp_path):
     assert texts(targets) == ["old", "old", "new"]
 
 
-def test_what_may_not_be_written_is_refused_in_a_sentence(tmp_path):
+def test_an_invalid_output_is_refused_with_a_clear_message(tmp_path):
     there, pipe, link = tmp_path / "there", tmp_path / "pipe", tmp_path / "link"
     there.write_text("old")
     os.mkfifo(pipe)

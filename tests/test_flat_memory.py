@@ -1,6 +1,6 @@
-"""Memory does not grow with the updates of a training.
+"""Memory does not grow with the number of updates of a training.
 
-What the C code does not free is found to the byte by tests/kernels/native/test_sanitizers.py.
+tests/kernels/native/test_sanitizers.py finds every byte that the C code does not free.
 """
 
 import gc
@@ -10,9 +10,9 @@ from tests.training import make_trainer, train
 
 
 def growth(trainer, after_update, updates=12):
-    """How many objects an update leaves, over an epoch's updates."""
+    """The number of objects that an update leaves behind, averaged over an epoch."""
     counts = []
-    for epoch in range(1, 4):  # the first makes what is made once: the optimizer's state, meters
+    for epoch in range(1, 4):  # the first creates optimizer state and meters
         trainer.begin_epoch(epoch)
         for _ in range(updates):
             train(trainer)
@@ -22,7 +22,7 @@ def growth(trainer, after_update, updates=12):
     return (counts[-1] - counts[-2]) / updates
 
 
-def test_no_update_leaves_an_object_behind_and_a_leak_is_seen():
+def test_no_update_leaves_objects_behind_and_a_leak_is_detected():
     trainer = make_trainer(build_model(attn_mapping="entmax,fusedmax"), "--lr=0.001")
     leaked = []
     assert growth(trainer, lambda: None) < 0.5

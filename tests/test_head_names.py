@@ -1,4 +1,4 @@
-"""Heads as a text names them."""
+"""How a text names heads."""
 
 import re
 
@@ -29,7 +29,7 @@ def test_heads_are_named_by_attention_layer_and_number(text, expected):
     "text",
     ["", "0.3", "self:0.3", "cross:3", "cross:0.1,", "cross:0.-1", "cross:0.²", "cross:0.1.2"],
 )
-def test_what_names_no_head_is_refused_with_the_form_to_write(text):
+def test_a_text_that_names_no_heads_is_refused_with_the_format(text):
     message = (
         rf"'{re.escape(text)}' names no heads: write .*encoder-self, decoder-self, cross, such"
     )

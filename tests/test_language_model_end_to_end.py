@@ -1,4 +1,4 @@
-"""Language models through fairseq's own commands, on the English side of a slice of the corpus."""
+"""Language models with fairseq's own commands, on the English side of a slice of the corpus."""
 
 import re
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def train(text, save_dir, *options):
 
 
 def evaluate(text, path, *options):
-    """The loss of a token in bits."""
+    """The loss per token in bits."""
     given = [f"--path={path}", "--task=language_modeling", "--tokens-per-sample=128", *options]
     result = run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given)
     output = result.stdout + result.stderr
@@ -42,7 +42,7 @@ def evaluate(text, path, *options):
 
 @pytest.fixture(scope="module")
 def gated(text, tmp_path_factory):
-    """A model trained to a budget of heads, and what pruning made of it."""
+    """A model trained to a budget of heads, and the pruned model."""
     folder = tmp_path_factory.mktemp("gated")
     log = train(text, folder, *GATED)
     path, small = folder / "checkpoint_last.pt", folder / "small.pt"
@@ -50,7 +50,7 @@ def gated(text, tmp_path_factory):
     return SimpleNamespace(log=log, path=path, small=small, report=report.stdout)
 
 
-def test_a_training_ends_with_the_budget_and_its_pruned_model_has_the_same_losses(text, gated):
+def test_training_meets_the_budget_and_pruning_keeps_the_loss(text, gated):
     assert float(logged(gated.log, "valid")[-1]["valid_heads_open"]) == BUDGET
     assert re.search(rf"^heads decoder-self +8 +{BUDGET}  ", gated.report, re.MULTILINE)
     for options in ([], ["--sample-break-mode=eos"]):
@@ -104,7 +104,7 @@ model:
 """
 
 
-def test_yaml_trains_what_the_same_options_train(text, tmp_path):
+def test_yaml_and_command_line_options_train_the_same_model(text, tmp_path):
     settings = {"user_dir": USER_DIR, "data": text, "save_dir": tmp_path / "saved"}
     (tmp_path / "lm.yaml").write_text(YAML.format(**settings), encoding="utf-8")
     run("fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "lm", cwd=tmp_path)

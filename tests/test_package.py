@@ -1,4 +1,4 @@
-"""Installing, importing, and the command."""
+"""Installation, imports, and the command."""
 
 import ast
 import os
@@ -23,7 +23,7 @@ def run_python(code, cwd=ROOT):
     return result
 
 
-def test_the_version_is_said_in_one_place_and_in_the_changelog(capsys):
+def test_version_and_user_dir_are_printed_and_the_changelog_has_the_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
@@ -33,8 +33,8 @@ def test_the_version_is_said_in_one_place_and_in_the_changelog(capsys):
     assert Path(capsys.readouterr().out.strip()) == Path(fairseq_entmax.__file__).parent
 
 
-def test_without_fairseq_the_mappings_work_and_the_rest_says_what_to_install():
-    # None in sys.modules is Python's way to make a package absent
+def test_without_fairseq_mappings_work_and_the_rest_says_what_to_install():
+    # With None in sys.modules, Python treats a package as missing
     code = """
 import sys
 sys.modules["fairseq"] = None
@@ -68,7 +68,7 @@ def run_and_read(code):
     return ast.literal_eval(run_python(code).stdout.splitlines()[-1])
 
 
-def test_user_dir_registers_and_imports_none_of_the_tools_and_nothing_beside_fairseq():
+def test_user_dir_registers_models_without_importing_tools_or_other_packages():
     code = f"""
 import sys
 import fairseq.models, fairseq.tasks, fairseq.criterions, fairseq.checkpoint_utils
@@ -102,7 +102,7 @@ CALLS = [
 ]
 
 
-def test_help_and_wrong_options_need_neither_torch_nor_fairseq():
+def test_help_and_wrong_options_import_neither_torch_nor_fairseq():
     code = f"""
 import contextlib, io, sys
 from fairseq_entmax.cli import main
@@ -123,7 +123,7 @@ print(results)
         assert call[2] in output, call
 
 
-def test_a_reader_that_ends_before_the_output_does_is_no_error():
+def test_a_closed_output_pipe_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
     code = "import sys; from fairseq_entmax.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -134,8 +134,8 @@ def test_a_reader_that_ends_before_the_output_does_is_no_error():
     assert done.returncode in (0, 141)
 
 
-def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
-    source = tmp_path / "source"  # where nothing is left of earlier builds
+def test_a_wheel_contains_every_module_and_works_in_any_folder(tmp_path):
+    source = tmp_path / "source"  # without leftovers of earlier builds
     leave_out = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, source / PACKAGE.name, ignore=leave_out)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):

@@ -1,4 +1,4 @@
-"""docs/pipeline.md: its commands, as they stand there, go from two text files to BLEU and a report."""
+"""The commands of docs/pipeline.md, as printed, lead from two text files to BLEU and a report."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-EVERY = 40  # of the verses, one of so many
-# What a trial says beside the page's options; fairseq takes the last of two
+EVERY = 40  # one of 40 verses
+# Options of a trial that follow the page's; fairseq takes the last of two
 TRIAL = {
     "fairseq-train": '"$@" --cpu --max-update 4',
     "fairseq-generate": '"$@" --cpu --max-len-a 0 --max-len-b 8',
@@ -33,13 +33,13 @@ TRIAL = {
 
 
 def command(name: str, block: str) -> str:
-    """The one command of a block that begins so, its lines joined."""
+    """The only command of a block with this name, its lines joined."""
     (found,) = re.findall(rf"(?m)^{name} (?:.*\\\n)*.*", block)
     return " ".join(found.replace("\\\n", " ").split())
 
 
 @pytest.mark.parametrize("name", ["fairseq-train", "fairseq-generate"])
-def test_the_baseline_differs_by_the_architecture_and_the_folder_alone(name):
+def test_the_baseline_differs_only_in_architecture_and_folder(name):
     (stock,) = [block for block in BLOCKS if "--arch transformer" in block]
     stock = stock.replace("runs/stock", "runs/entmax")
     ours = "".join(block for block in BLOCKS if "runs/stock" not in block)
@@ -50,7 +50,7 @@ def test_the_baseline_differs_by_the_architecture_and_the_folder_alone(name):
     assert changed == (expected if name == "fairseq-train" else set())
 
 
-def test_every_command_of_fairseq_that_reads_data_leaves_no_sentence_out():
+def test_every_command_that_reads_data_includes_all_sentences():
     commands = re.findall(r"(?m)^fairseq-(?:train|generate) (?:.*\\\n)*.*", "\n".join(BLOCKS))
     assert len(commands) == 4
     assert all("--required-batch-size-multiple 1 " in found for found in commands)
@@ -58,7 +58,7 @@ def test_every_command_of_fairseq_that_reads_data_leaves_no_sentence_out():
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
-    """A folder in which the page's commands were run, one after the other; what they printed."""
+    """A folder in which the page's commands ran one after the other, and their output."""
     folder = tmp_path_factory.mktemp("pipeline")
     wrappers = folder / "bin"
     wrappers.mkdir()
@@ -76,7 +76,7 @@ def walked(tmp_path_factory):
 
 
 def run(script, folder, working):
-    """A script of the pages, with the commands of a trial, in a working folder."""
+    """Run a script of the pages in a working folder, with the options of a trial."""
     path = f"{folder / 'bin'}:{preloaded.path(PATH)}"
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -107,7 +107,7 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     assert (folder / "compare" / "report.html").stat().st_size > 100_000
 
 
-def test_no_text_is_in_two_of_the_three_and_subwords_cut_every_line(walked):
+def test_splits_are_disjoint_and_subwords_cover_every_line(walked):
     folder, _ = walked
     for language in ("es", "en"):
         names = [f"{split}.{language}" for split in ("train", "valid", "test")]
@@ -132,7 +132,7 @@ OTHER_OPTIONS = (
 
 
 def test_the_readmes_command_trains(walked, tmp_path):
-    """On the data that the chapter's commands made, with small layers."""
+    """It runs on the data that the chapter's commands made, with small layers."""
     folder, _ = walked
     (block,) = [
         x for x in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "fairseq-train" in x

@@ -1,4 +1,4 @@
-"""tests/preloaded.py: a command that is forked does what the installed command does."""
+"""tests/preloaded.py: a forked command does the same as the installed command."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ from tests.commands import COMMANDS
     not preloaded.is_possible(preloaded.server_environment()),
     reason="commands are forked on Linux alone",
 )
-def test_status_and_last_words_are_those_of_the_installed_command(tmp_path):
+def test_status_and_last_line_match_the_installed_command(tmp_path):
     name, arguments = "fairseq-train", ["/nowhere", "--arch=transformer", "--cpu"]
     environment = preloaded.server_environment()
     how = {"capture_output": True, "text": True, "check": False, "cwd": tmp_path}
@@ -20,7 +20,7 @@ def test_status_and_last_words_are_those_of_the_installed_command(tmp_path):
     forked = preloaded.run(name, arguments, environment, **how)
     assert forked.returncode == direct.returncode != 0
     assert forked.stderr.splitlines()[-1] == direct.stderr.splitlines()[-1]
-    # What is logged goes the same way
+    # Logging goes to the same stream
     for one, other in ((forked.stdout, direct.stdout), (forked.stderr, direct.stderr)):
         assert one.count(" | INFO | ") == other.count(" | INFO | ")
         assert one.count("INFO:") == other.count("INFO:")

@@ -1,4 +1,4 @@
-"""Checkpoints of stock RoBERTa and BART are trained on here, made sparse, tuned, pruned and used."""
+"""Checkpoints of stock RoBERTa and BART are fine-tuned, made sparse, pruned and used."""
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def roberta(text, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def labelled(text, data, tmp_path_factory):
-    """Whether a verse has a question mark, as ``sentence_prediction`` reads it."""
+    """Verses with labels that say whether they are long, as ``sentence_prediction`` reads them."""
     folder = tmp_path_factory.mktemp("labelled")
     (folder / "input0").symlink_to(text)
     for split in ("train", "valid"):
@@ -62,7 +62,7 @@ def labelled(text, data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tuned(roberta, labelled, tmp_path_factory):
-    """A sparse model that classifies, with gates on its heads, of which three are open."""
+    """A sparse classifier with gates on its heads, of which three are open."""
     folder = tmp_path_factory.mktemp("tuned")
     gated = ["--criterion=sentence_prediction_with_head_l0", "--head-gates=encoder-self"]
     budget = ["--target-heads=3", "--decide-heads-at=24", "--max-update=32"]
@@ -73,7 +73,7 @@ def tuned(roberta, labelled, tmp_path_factory):
 
 
 @pytest.mark.parametrize("how", ["--finetune-from-model", "--restore-file"])
-def test_a_stock_roberta_trained_on_with_softmax_has_fairseqs_losses(text, roberta, tmp_path, how):
+def test_a_stock_roberta_trained_with_softmax_has_fairseqs_losses(text, roberta, tmp_path, how):
     found = []
     for arch, options in (("roberta", []), ("entmax_roberta", SOFTMAX)):
         given = [*SIZES, *MASKED, *options, f"{how}={roberta}", "--max-update=6"]
@@ -91,7 +91,7 @@ def test_a_stock_roberta_becomes_sparse_by_degrees(text, roberta, tmp_path):
     run("fairseq-entmax", "alpha", tmp_path / "checkpoint_last.pt")
 
 
-def test_heads_are_pruned_by_masked_words(text, roberta, tmp_path):
+def test_heads_are_pruned_with_the_masked_language_model_loss(text, roberta, tmp_path):
     gated = [one.replace("=masked_lm", "=masked_lm_with_head_l0") for one in MASKED[1:]]
     gated += [MASKED[0], "--head-gates=encoder-self", "--target-heads=5", "--max-update=8"]
     start = f"--finetune-from-model={roberta}"
@@ -109,7 +109,7 @@ def hub(model_class, checkpoint, data, bpe):
     )
 
 
-def test_the_hub_fills_masks_and_classifies_as_fairseqs(
+def test_the_hub_interface_fills_masks_and_classifies_as_fairseqs(
     text, labelled, data, roberta, tuned, tmp_path
 ):
     train(text, tmp_path, "entmax_roberta", *SIZES, *MASKED, *SOFTMAX, f"--finetune-from-model={roberta}", "--max-update=1", "--lr=0")  # fmt: skip
@@ -128,7 +128,7 @@ def test_the_hub_fills_masks_and_classifies_as_fairseqs(
     assert recorder.attention["encoder-self"][0].shape[2:] == (len(tokens), len(tokens))
 
 
-def test_a_tuned_roberta_is_pruned_says_the_same_and_is_trained_on(labelled, data, tuned, tmp_path):
+def test_a_tuned_roberta_is_pruned_and_trained_further(labelled, data, tuned, tmp_path):
     small = tmp_path / "small.pt"
     run("fairseq-entmax", "prune", tuned, "--output", small)
     heads = read_model(str(small)).options.heads
@@ -186,9 +186,7 @@ def bart(text, tmp_path_factory):
     return folder / "checkpoint_last.pt"
 
 
-def test_a_stock_bart_translates_sparsely_is_pruned_and_speaks_by_the_hub(
-    text, data, bart, tmp_path
-):
+def test_a_stock_bart_is_fine_tuned_sparse_pruned_and_used_in_the_hub(text, data, bart, tmp_path):
     gated = ["--head-gates=encoder-self,decoder-self,cross", "--target-heads=9"]
     gated += ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--max-update=8"]
     start = f"--finetune-from-model={bart}"

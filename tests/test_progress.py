@@ -1,11 +1,11 @@
-"""How far long work is, on standard error."""
+"""Progress messages of long work, on standard error."""
 
 import pytest
 
 from fairseq_entmax import progress
 
 
-def test_items_come_through_and_short_work_says_nothing(capsys):
+def test_items_pass_through_and_short_work_prints_nothing(capsys):
     assert list(progress.watched(range(5), "work", unit="items")) == [0, 1, 2, 3, 4]
     with progress.message_if_long("a file is read"):
         pass
@@ -13,7 +13,7 @@ def test_items_come_through_and_short_work_says_nothing(capsys):
 
 
 @pytest.mark.parametrize("is_shown", [True, False])
-def test_long_work_says_how_far_it_is_if_it_may(is_shown, capsys, monkeypatch):
+def test_long_work_shows_its_progress_if_enabled(is_shown, capsys, monkeypatch):
     monkeypatch.setattr(progress, "SHORT", 0)
     monkeypatch.setattr(progress, "RAREST", 0)
     with progress.watched(None, "work", 4, is_shown, "items") as shown:
@@ -23,6 +23,6 @@ def test_long_work_says_how_far_it_is_if_it_may(is_shown, capsys, monkeypatch):
     assert ("work: 3 of 4 items, less than a minute left\n" in output) == is_shown
 
 
-def test_a_duration_is_in_minutes():
+def test_a_duration_is_given_in_minutes():
     expected = {29: "less than a minute", 31: "1 min", 3600: "1 h 0 min"}
     assert {seconds: progress.duration(seconds) for seconds in expected} == expected

@@ -1,4 +1,4 @@
-"""The commands of docs/pruning.md, as they stand there, with fewer updates."""
+"""The commands of docs/pruning.md, as printed, with fewer updates."""
 
 import os
 import re
@@ -13,19 +13,19 @@ from tests.commands import COMMANDS, ROOT, SIZES, hypotheses, run
 
 CHAPTER = (ROOT / "docs" / "pruning.md").read_text(encoding="utf-8")
 
-# Updates of the chapter, how often they stand there, and how many there are here
+# Updates in the chapter, how often they occur, and the number of updates here
 LENGTHS = ((1817, 2, 12), (1726, 1, 11), (3634, 2, 6))
 
 
 @pytest.fixture(scope="module")
 def walked(data, tmp_path_factory):
-    """The folder after all commands of the chapter, and what they printed."""
+    """The folder after all commands of the chapter, and the finished process."""
     script = re.search(r"```sh\n(model=\(.*?)```", CHAPTER, re.DOTALL)[1]
     folder = tmp_path_factory.mktemp("chapter")
     checkpoints = folder / "quickstart" / "runs" / "entmax-5epochs" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (folder / "quickstart" / "data-bin").symlink_to(data / "bin")
-    # The model as quickstart.sh trains it: the options that the chapter has for both phases
+    # The model as quickstart.sh trains it, with the options that both phases of the chapter share
     words = shlex.split(re.search(r"model=\((.*?)\)\n\n", script, re.DOTALL)[1])
     run(
         "fairseq-train",
@@ -48,7 +48,7 @@ def walked(data, tmp_path_factory):
     return folder, result
 
 
-def test_the_commands_leave_as_many_heads_as_they_ask_for_and_translate_the_test_set(walked):
+def test_the_commands_keep_the_requested_heads_and_translate_the_test_set(walked):
     folder, result = walked
     counts = checkpoint_layers(str(folder / "pruned.pt"))[0]
     assert sum(map(sum, counts.values())) == 12

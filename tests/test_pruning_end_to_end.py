@@ -1,4 +1,4 @@
-"""Gates, budgets and pruning through fairseq's own commands, on a slice of the corpus."""
+"""Gates, budgets and pruning with fairseq's own commands, on a slice of the corpus."""
 
 import re
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def shapes(path):
     return {name: value.shape for name, value in weights(path).items()}
 
 
-def test_training_ends_with_exactly_the_budget_and_says_so(pruned):
+def test_training_ends_with_exactly_the_budget_and_logs_it(pruned):
     gated = pruned / "gated"
     found = decisions(gated / "checkpoint_best.pt")
     assert sorted(found.tolist()) == [0] * (24 - BUDGET) + [1] * BUDGET
@@ -67,7 +67,7 @@ def test_the_pruned_model_translates_like_the_gated_one(data, pruned):
     assert scores(after) == pytest.approx(scores(before), abs=1e-4)
 
 
-def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path):
+def test_the_pruned_checkpoint_works_like_any_other_model(data, pruned, tmp_path):
     small = pruned / "small.pt"
     settings = {"data_name_or_path": str(data / "bin"), "user_dir": str(USER_DIR)}
     model = TransformerModel.from_pretrained(str(pruned), small.name, **settings)
@@ -75,7 +75,7 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
     hypothesis = model.translate(sentence, beam=3, max_len_b=30)
     assert hypothesis
     assert hypothesis in hypotheses(generate(data, small).stdout).values()
-    # Trained further without a word about its heads, also after a stop
+    # Trained further without options for its heads, also after a restart
     start = [f"--finetune-from-model={small}"]
     for updates in (2, 3):
         log = train(data, tmp_path / "further", *start, f"--max-update={updates}").stdout
@@ -84,7 +84,7 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
     further = tmp_path / "further" / "checkpoint_last.pt"
     assert shapes(further) == shapes(small)
     assert any(not torch.equal(weights(further)[k], v) for k, v in weights(small).items())
-    # Or from scratch, as the printed options say
+    # Or from scratch, with the printed options
     gated = pruned / "gated" / "checkpoint_best.pt"
     options = run("fairseq-entmax", "prune", "--print-config", gated).stdout.split()
     names = ["--encoder-self-attn-heads", "--decoder-self-attn-heads", "--cross-attn-heads"]
@@ -94,7 +94,7 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
 
 
 @pytest.mark.parametrize("gate", ["hard-concrete", "subset"])
-def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, tmp_path, gate):
+def test_a_killed_pruning_resumes_as_if_uninterrupted(data, trained, tmp_path, gate):
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, *STEERED, start, "--save-interval-updates=2", "--max-update=20"]
     options.append(f"--gate={gate}")
@@ -116,7 +116,7 @@ def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, t
         for key in ("exp_avg", "exp_avg_sq"):
             assert torch.equal(state[key], moments[1][number][key])
     assert ends[1]["cfg"]["model"].gate == gate
-    # Without a word of what to keep, exactly the numbers asked for
+    # Pruning without further options keeps exactly the requested numbers
     folder = str(tmp_path / "small.pt")
     report = run("fairseq-entmax", "prune", killed / "checkpoint_last.pt", "--output", folder)
     assert re.findall(r"^heads (\S+) +8 +(\d+)", report.stdout, re.MULTILINE)[::2] == [
@@ -125,8 +125,8 @@ def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, t
     ]
 
 
-def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, trained, tmp_path):
-    """Dropout draws differently in the two, so there is none; the gates draw the same."""
+def test_two_workers_prune_like_one_with_two_batches_per_update(data, trained, tmp_path):
+    """Dropout is off, because its draws would differ; the gates draw the same."""
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, *STEERED, start, "--dropout=0", "--max-update=20"]
     options += ["--alpha-warmup-updates=30", f"--teacher={trained / 'checkpoint_best.pt'}"]

@@ -1,4 +1,4 @@
-"""What the README and the chapters in docs/ say of options, code and files is so."""
+"""What the README and the chapters in docs/ say about options, code and files is true."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), INDEX, *CHAPTERS, *sorted((ROOT / "examples
 
 
 def table_rows(first_header, page=OPTIONS):
-    """The cells of the table whose header starts so, without header and rule."""
+    """The cells of the table with this first header, without its header and rule."""
     lines = page[page.index(f"| {first_header} |") :].split("\n\n")[0].splitlines()
     # A bar in a cell has a backslash before it
     rows = (re.split(r"(?<!\\)\|", line.strip("|")) for line in lines[2:])
@@ -38,7 +38,7 @@ def test_the_table_of_options_has_every_option_with_its_default():
 
 
 @pytest.mark.parametrize(("page", "number"), [("docs/options.md", 12), ("docs/structured.md", 12)])
-def test_every_mapping_of_the_tables_can_be_parsed(page, number):
+def test_every_mapping_in_the_tables_can_be_parsed(page, number):
     text = (ROOT / page).read_text(encoding="utf-8")
     specs = [spec for row in table_rows("SPEC", text) for spec in re.findall("`(.+?)`", row[0])]
     assert len(specs) == number
@@ -60,7 +60,7 @@ def test_the_readme_is_short_and_its_python_gives_exact_zeros():
 
 
 def run_example(chapter, part):
-    """The names that an example of a chapter leaves."""
+    """The names that an example of a chapter defines."""
     text = (ROOT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     torch.manual_seed(0)
@@ -75,21 +75,21 @@ def test_the_example_of_the_mappings_runs_and_gives_exact_zeros(chapter):
     assert (run_example(chapter, "fairseq_entmax.mappings")["weights"] == 0).any()
 
 
-def test_the_example_of_the_module_learns_an_alpha_for_each_head():
+def test_the_example_module_learns_an_alpha_per_head():
     module = run_example("attention", "Entmax(num_alphas=heads)")["attention"]
     assert ((module.alpha > 1) & (module.alpha < 2)).tolist() == [True] * 8
     assert (module.alpha_logit.grad != 0).tolist() == [True] * 8
 
 
 def anchors(page):
-    """What a link to a place in the page may be: its headings, as hosts of code write them."""
+    """The anchors of a page: its headings, as code hosts write them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     headings = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page):
+def test_every_link_has_a_target(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if target.startswith(("http:", "https:")):
             continue
@@ -104,14 +104,14 @@ def test_every_link_leads_somewhere(page):
 @pytest.mark.parametrize(
     "page", [*sorted(ROOT.glob("*.md")), *CHAPTERS], ids=lambda page: page.name
 )
-def test_every_script_that_is_named_is_there(page):
+def test_every_script_that_is_named_exists(page):
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"(?<![\w/.-])((?:scripts|examples|tests)/[\w/.-]+\.(?:sh|py))\b", text):
         # RECIPE stands for any of them
         assert (ROOT / name.replace("RECIPE", "bible_es_en")).is_file(), name
 
 
-def test_the_index_names_every_chapter():
+def test_the_index_lists_every_chapter():
     assert CHAPTERS
     for chapter in CHAPTERS:
         assert f"]({chapter.name})" in INDEX.read_text(encoding="utf-8")

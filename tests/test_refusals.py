@@ -1,4 +1,4 @@
-"""Refusals of fairseq's commands that end in one sentence, also of several processes."""
+"""Refusals of fairseq's commands end in a one-line error, even with several processes."""
 
 import os
 
@@ -6,7 +6,7 @@ from tests import commands
 
 
 def sentence_of(result):
-    """What a command ended with; it says nothing else on what went wrong."""
+    """The last line of a command's output, after checking that it is the only error."""
     assert result.returncode == 2
     text = result.stdout + result.stderr
     assert "Traceback" not in text
@@ -15,7 +15,7 @@ def sentence_of(result):
     return text.strip().splitlines()[-1]
 
 
-def test_a_validation_without_its_task_is_one_sentence(data, tmp_path):
+def test_validation_without_a_task_is_refused_in_one_line(data, tmp_path):
     (tmp_path / "model.pt").touch()
     options = [f"--user-dir={commands.USER_DIR}", f"--path={tmp_path / 'model.pt'}"]
     result = commands.run("fairseq-validate", data / "bin", *options, check=False)
@@ -24,7 +24,7 @@ def test_a_validation_without_its_task_is_one_sentence(data, tmp_path):
     )
 
 
-# Two processes that fairseq starts itself, as it does for two GPUs
+# Two processes that fairseq starts, as it does for two GPUs
 TWO_GPUS = """
 import torch
 torch.cuda.device_count = lambda: 2
@@ -32,7 +32,7 @@ import fairseq_entmax.models
 """
 
 
-def test_of_processes_that_fairseq_starts_one_says_the_sentence(data, tmp_path):
+def test_only_one_of_the_processes_that_fairseq_starts_prints_the_error(data, tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "__init__.py").write_text(TWO_GPUS)
     result = commands.train(

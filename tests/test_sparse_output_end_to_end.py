@@ -1,4 +1,4 @@
-"""A sparse output layer through fairseq's own commands, on a slice of the shipped corpus."""
+"""A sparse output layer with fairseq's own commands, on a slice of the shipped corpus."""
 
 import math
 import re
@@ -11,19 +11,19 @@ from fairseq_entmax.models.checkpoint_model import read_model
 from tests.commands import SIZES, USER_DIR, generate, hypotheses, logged, run, train
 
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5", "--label-smoothing=0"]
-# An output of many zeros
+# An output with many zeros
 SHARP = "--model-overrides={'output_alpha': 2.0}"
 EXACT = re.compile(r"exact search: (\d+) of (\d+) sentences \(\d+\.\d%\)")
 
 
 @pytest.fixture(scope="module")
 def sparse(data, tmp_path_factory):
-    """A model after two epochs of the loss, and what its training printed."""
+    """A model after two epochs with the entmax loss, and the output of its training."""
     folder = tmp_path_factory.mktemp("sparse-output")
     return folder / "checkpoint_last.pt", train(data, folder, *LOSS, "--max-epoch=2")
 
 
-def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(sparse):
+def test_training_lowers_the_loss_and_logs_the_support_but_no_perplexity(sparse):
     epochs = logged(sparse[1], "valid")
     assert float(epochs[-1]["valid_loss"]) < float(epochs[0]["valid_loss"])
     for numbers in epochs:
@@ -41,7 +41,7 @@ def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(sparse)
     ],
     ids=" ".join,
 )
-def test_generate_ends_well_and_says_how_many_searches_were_exact(data, sparse, options):
+def test_generate_succeeds_and_reports_exact_searches(data, sparse, options):
     result = generate(data, sparse[0], SHARP, "--max-len-b=12", *options)
     ((_, sentences),) = EXACT.findall(result.stdout + result.stderr)
     assert int(sentences) == len(hypotheses(result.stdout)) == SIZES["test"]
@@ -49,7 +49,7 @@ def test_generate_ends_well_and_says_how_many_searches_were_exact(data, sparse, 
     assert all(math.isfinite(float(line[1])) for line in lines)
 
 
-def test_interactive_and_python_are_sparse_from_the_checkpoint_alone(data, sparse):
+def test_interactive_and_python_take_the_sparse_output_from_the_checkpoint(data, sparse):
     lines = (data / "test.bpe.es").read_text(encoding="utf-8").splitlines(keepends=True)[:3]
     options = [f"--user-dir={USER_DIR}", f"--path={sparse[0]}", "--beam=3", "--max-len-b=8"]
     result = run("fairseq-interactive", data / "bin", SHARP, *options, stdin="".join(lines))
@@ -67,9 +67,7 @@ def test_interactive_and_python_are_sparse_from_the_checkpoint_alone(data, spars
     assert (probs == 0).any()
 
 
-def test_a_pruned_model_keeps_its_output_and_generates_what_the_gated_one_does(
-    data, sparse, tmp_path
-):
+def test_a_pruned_model_keeps_its_output_alpha_and_hypotheses(data, sparse, tmp_path):
     gates = ["--criterion=entmax_loss_with_head_l0", "--head-gates=encoder-self,decoder-self,cross"]
     options = [*gates, "--target-heads=10", "--max-update=24", f"--finetune-from-model={sparse[0]}"]
     train(data, tmp_path, *LOSS[1:], *options)

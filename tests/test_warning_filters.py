@@ -1,4 +1,4 @@
-"""What nobody can mend is hushed, and what a user can act on is not."""
+"""Warnings that users cannot act on are hidden, and all others are shown."""
 
 import logging
 import os
@@ -30,7 +30,7 @@ SHOWN = [
 
 
 def shown(module, category, message, *filters):
-    """The warnings that are shown of one, beside filters of the user's."""
+    """The warnings shown when one is raised, with the user's filters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.resetwarnings()
         for action in filters:
@@ -40,7 +40,7 @@ def shown(module, category, message, *filters):
     return caught
 
 
-def test_what_libraries_say_of_each_other_is_hushed_unless_the_user_asks_for_it():
+def test_warnings_between_libraries_are_hidden_unless_the_user_wants_them():
     for case in HUSHED:
         assert not shown(*case), case
         assert len(shown(*case, "always")) == 1
@@ -49,11 +49,11 @@ def test_what_libraries_say_of_each_other_is_hushed_unless_the_user_asks_for_it(
     with warnings.catch_warnings():
         warning_filters.hush()
         before = len(warnings.filters)
-        warning_filters.hush()  # once is enough
+        warning_filters.hush()  # the second call adds nothing
         assert len(warnings.filters) == before
 
 
-def test_lines_of_the_log_are_hushed_below_warnings(caplog):
+def test_log_lines_below_warnings_are_hidden(caplog):
     warning_filters.hush()
     for name in ("tasks.text_to_speech", "tasks.fairseq_task", "models.fairseq_model"):
         logger = logging.getLogger(f"fairseq.{name}")
@@ -63,8 +63,8 @@ def test_lines_of_the_log_are_hushed_below_warnings(caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
 
 
-def test_a_training_and_a_translation_warn_of_nothing(data, trained, tmp_path):
-    # Stock fairseq's decoder has masks of two types, of which torch speaks where sentences are padded
+def test_training_and_translation_show_no_warnings(data, trained, tmp_path):
+    # Stock fairseq's decoder has two types of mask, about which torch warns if sentences are padded
     options = ["--max-update=1", "--disable-validation", "--no-save"]
     stock = commands.train(data, tmp_path, *options, arch="transformer")
     generated = commands.generate(data, trained / "checkpoint_best.pt")
@@ -76,8 +76,8 @@ def test_a_training_and_a_translation_warn_of_nothing(data, trained, tmp_path):
         assert not re.findall(r"(?m)^.*(?:Warning|DEBUG|hydra|deprecated|Traceback).*$", output)
 
 
-def test_the_packages_command_says_nothing_but_its_result_in_a_fresh_process(trained, tmp_path):
-    # As where it is not installed, of which fairseq speaks when it is imported
+def test_the_packages_command_prints_only_its_result_in_a_new_process(trained, tmp_path):
+    # As if tensorboardX were missing, which fairseq reports when it is imported
     (tmp_path / "tensorboardX.py").write_text("raise ImportError('not installed')\n")
     before = os.environ.get("PYTHONPATH", "")
     result = subprocess.run(

@@ -12,7 +12,7 @@ from tests.support import batch, tiny_task
 
 
 def make_trainer(model: Any, *arguments: str, criterion: Any = None) -> Trainer:
-    """fairseq's trainer as its command line would make it; the criterion as the options say."""
+    """fairseq's trainer as its command makes it; by default with the criterion of the options."""
     parser = options.get_training_parser()
     given = ["data", "--cpu", "--optimizer=adam", "--lr=0.01", "--max-tokens=99", *arguments]
     args = options.parse_args_and_arch(parser, ["--arch=transformer", "--task=translation", *given])
@@ -29,7 +29,7 @@ def train(trainer: Trainer, updates: int = 1) -> None:
 
 
 def save(trainer: Trainer, path: Any) -> str:
-    """Write a checkpoint, as of the middle of the first epoch."""
+    """Write a checkpoint as in the middle of the first epoch, and return its path."""
     trainer.consolidate_optimizer()
     iterator = {"epoch": 1, "version": 2, "iterations_in_epoch": 1}
     trainer.save_checkpoint(str(path), {"train_iterator": iterator})
