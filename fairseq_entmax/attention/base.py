@@ -68,19 +68,19 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         """Replace the present heads by these, which are as many or fewer."""
         if self.bias_k is not None or self.add_zero_attn:
             raise ValueError(
-                "add_bias_kv and add_zero_attn give an attention a key that is no word: leave them out"
+                "add_bias_kv and add_zero_attn add a key that is not a token: leave them out"
             )
         if heads.number != self.num_heads:
             if not 0 <= heads.number < self.num_heads:
                 raise ValueError(
-                    f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
+                    f"an attention can keep 0 to {self.num_heads} heads, not {heads.number}"
                 )
             keep_first_heads(self, heads.number, q_noise, block_size)
         mapping, gate = heads.mapping, heads.gate
         if (mapping is None) != (self.num_heads == 0):
-            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
+            raise ValueError(f"{self.num_heads} heads do not match the mapping {mapping!r}")
         if gate is not None and gate.num_heads != self.num_heads:
-            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
+            raise ValueError(f"{self.num_heads} heads do not match {gate.num_heads} gates")
         self.mapping = mapping
         self.gate = gate
         self.filled: list[str] = []

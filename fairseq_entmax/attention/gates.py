@@ -247,7 +247,7 @@ def register_gate(name: str, gate: type[Gate]) -> None:
         ValueError: the name is in use.
     """
     if name in GATES:
-        raise ValueError(f"a gate cannot be named {name!r}: the name is in use")
+        raise ValueError(f"a gate cannot be named {name!r}: the name is already in use")
     GATES[name] = gate
 
 
@@ -270,7 +270,7 @@ def draw(gates: Sequence[Gate], *key: int) -> None:
 
 def check_temperature(value: Any) -> float:
     """Return ``value`` as a number in [:data:`LOWEST_TEMPERATURE`, 1), or raise ValueError."""
-    rule = f"above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
+    rule = f"at least {LOWEST_TEMPERATURE:g} and below 1"
     return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), "the temperature", rule)
 
 
@@ -285,9 +285,9 @@ def check_stretch(value: Any) -> tuple[float, float]:
     is_pair = len(numbers) == 2
     if not (is_pair and least <= -numbers[0] <= most and least <= numbers[1] - 1 <= most):
         raise ValueError(
-            f"the stretch must be gamma below 0 and zeta above 1, such as -0.1,1.1, or one "
-            f"number above 0 for both sides, such as 0.1, by {LEAST_STRETCH:g} to "
-            f"{MOST_STRETCH:g}, not {value!r:.100}"
+            f"the stretch must be gamma below 0 and zeta above 1, by {LEAST_STRETCH:g} to "
+            f"{MOST_STRETCH:g}, such as -0.1,1.1, or one such distance for both sides, such as "
+            f"0.1, not {value!r:.100}"
         )
     return numbers[0], numbers[1]
 
@@ -295,7 +295,7 @@ def check_stretch(value: Any) -> tuple[float, float]:
 def check_init(value: Any) -> float:
     """Return ``value`` as a number at most :data:`MOST_INIT` from 0, or raise ValueError."""
     rule = f"a number from {-MOST_INIT:g} to {MOST_INIT:g}, such as {INIT}"
-    return _between(-MOST_INIT, value, MOST_INIT, "the start of log a", rule)
+    return _between(-MOST_INIT, value, MOST_INIT, "the initial log a", rule)
 
 
 def _between(least: float, value: Any, most: float, name: str, rule: str) -> float:

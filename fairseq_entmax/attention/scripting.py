@@ -43,10 +43,10 @@ class Scriptable:
         if self.scriptable_class is None or changed:
             why = "it has no scriptable form"
             if self.scriptable_class is not None:
-                why = f"it changes {' and '.join(changed)} of {owner.__name__}"
+                why = f"it overrides {' and '.join(changed)} of {owner.__name__}"
             raise ValueError(
                 f"{this_class.__name__} cannot be scripted or exported: {why}; give the class a method "
-                f"scriptable_form() that returns a module which can"
+                f"scriptable_form() that returns a module that can be"
             )
         module: nn.Module = shallow(self, self.scriptable_class)
         return module

@@ -293,14 +293,14 @@ class OfHeads(Mapping):
             if init in parameters and name not in learned:
                 what = f"{name}={LEARNED}: write both, or neither"
                 if name in fixed:
-                    what = f"a value of {name} that is learned, and {fixed[name]} is fixed: leave one out"
-                raise ValueError(f"{init} is for {what}")
+                    what = f"a learned {name}, but {fixed[name]} is fixed: leave one out"
+                raise ValueError(f"{init} needs {what}")
         for option in ("share", LR_FACTOR):
             if option in parameters and not learned:
                 texts = [fixed[name] for name in cls.init_of.values() if name in fixed]
                 verb = "is" if len(texts) == 1 else "are"
                 raise ValueError(
-                    f"{option} is for what is learned, and {' and '.join(texts)} {verb} fixed: "
+                    f"{option} needs a learned number, but {' and '.join(texts)} {verb} fixed: "
                     f"leave one out"
                 )
         return values

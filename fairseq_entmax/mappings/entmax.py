@@ -37,8 +37,8 @@ def check_alpha_init(alpha_init: str | float, name: str) -> str | float:
     number = number_in(alpha_init, name, lambda x: 1.0 <= x <= 2.0, allowed)
     if number in (1.0, 2.0):
         raise ValueError(
-            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
-            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
+            f"{name} must be strictly between 1 and 2 if alpha is learned, not {number}: an alpha "
+            f"that starts at 1 or 2 never changes; for a fixed alpha use 'entmax:alpha={number:g}'"
         )
     return number
 
@@ -117,7 +117,7 @@ class Entmax(OfHeads):
         if TV in values and OSCAR in values:
             tv, oscar = (LEARNED if values[name] is None else values[name] for name in (TV, OSCAR))
             raise ValueError(
-                f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
+                f"tv={tv} and oscar={oscar}: leave one out, as a mapping can have only one penalty"
             )
         self.lr_factor = values.get(LR_FACTOR, NO_FACTOR)
         self.fixed_alpha: float | None = values.get("alpha")

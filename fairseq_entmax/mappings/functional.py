@@ -161,7 +161,7 @@ def check_dim(scores: Tensor, dim: int) -> None:
         found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
         raise ValueError(f"scores must be a floating-point tensor, not {found}")
     if scores.dim() == 0:
-        raise ValueError("scores must have a dimension for the keys, not be a single number")
+        raise ValueError("scores must have a dimension for the keys, but they are a single number")
     if not -scores.dim() <= dim < scores.dim():
         raise ValueError(
             f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape "
@@ -179,7 +179,7 @@ def checked(
     """
     if not isinstance(value, Tensor):
         if isinstance(value, str):  # ``check`` accepts it, for mappings that are read from a text
-            raise ValueError(f"{name} must be a number or a tensor, not a text: {value!r}")
+            raise ValueError(f"{name} must be a number or a tensor, not the text {value!r}")
         return check(value, name)
     if not value.is_floating_point():
         raise ValueError(f"{name} must be a floating-point tensor, not {value.dtype}")

@@ -57,7 +57,7 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
 
         def back(grad: Tensor) -> Tensor:
             if torch.is_grad_enabled():
-                raise RuntimeError("max_omega has first derivatives only: leave create_graph out")
+                raise RuntimeError("max_omega has only first derivatives: leave out create_graph")
             through = partial(torch.autograd.grad, again, around, retain_graph=True)
             return _repeated(lambda total: grad + through(total)[0], grad, sizes.pop())
 

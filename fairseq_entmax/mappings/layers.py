@@ -52,8 +52,8 @@ class PerHeadSpec:
         """
         if num_heads != len(self.heads):
             raise ValueError(
-                f"{str(self)!r} names {len(self.heads)} heads, the layer has {num_heads}; give one "
-                f"mapping for all heads, or one for each"
+                f"{str(self)!r} lists {len(self.heads)} heads, but the layer has {num_heads}; give "
+                f"one mapping for all heads, or one for each"
             )
         specs = {str(spec): spec for spec in self.heads}
         if len(specs) == 1:
@@ -99,8 +99,8 @@ class LayersSpec:
             return self.layers * number
         if len(self.layers) != number:
             raise ValueError(
-                f"{self.text[:200]!r} names {len(self.layers)} layers, the model has {number}; give "
-                f"one mapping for all layers, or one for each"
+                f"{self.text[:200]!r} lists {len(self.layers)} layers, but the model has {number}; "
+                f"give one mapping for all layers, or one for each"
             )
         return list(self.layers)
 
@@ -136,7 +136,7 @@ def _items(text: str) -> list[tuple[LayerSpec, int | None]]:
             match = _BRACKETS.fullmatch(item.strip())
             if match is None:
                 raise ValueError(
-                    f"the heads of one layer stand in one pair of brackets, such as "
+                    f"write the heads of one layer in one pair of brackets, such as "
                     f"(sparsemax|softmax*7)*3, not {item.strip()!r} in {text!r}"
                 )
             spec, count = _parse_heads(match[1], text), match[2]
@@ -158,7 +158,7 @@ def _parse_heads(heads: str, text: str) -> LayerSpec:
         spec = parse_mapping(mapping)
         specs += [spec] * (_count(count, "heads", text) if star else 1)
         if len(specs) > MOST_REPEATS:
-            raise ValueError(f"{text[:200]!r} names more than {MOST_REPEATS} heads of one layer")
+            raise ValueError(f"{text[:200]!r} lists more than {MOST_REPEATS} heads of one layer")
     named = {str(spec): spec for spec in specs}
     for name, spec in named.items():
         if len(named) > 1:
@@ -169,7 +169,7 @@ def _parse_heads(heads: str, text: str) -> LayerSpec:
 def _count(count: str, what: str, text: str) -> int:
     if not re.fullmatch(r"\s*0*[1-9][0-9]{0,2}\s*", count):
         raise ValueError(
-            f"the count behind '*' must be a whole number of {what}, 1 to {MOST_REPEATS}, not "
+            f"the count after '*' must be a whole number of {what}, 1 to {MOST_REPEATS}, not "
             f"{count!r:.100} in {text[:200]!r}"
         )
     return int(count)
@@ -179,7 +179,7 @@ def _check_share(share: str, text: str) -> None:
     if share in (SHARE_ATTENTION, SHARE_MODEL):
         raise ValueError(
             f"per-head mapping {text!r} shares what it learns with the whole {share}: per-head "
-            f"mappings can share with those of their layer alone; allowed are {text.split(':')[0]}:"
+            f"mappings can share only within their layer; allowed are {text.split(':')[0]}:"
             f"share=none and share=layer, or --share-alpha none and layer"
         )
 

@@ -93,11 +93,11 @@ def _check_target(scores: Tensor, target: Tensor) -> None:
         raise ValueError(f"target must be a tensor of torch.int64, not {found}")
     if target.shape != scores.shape[:-1]:
         raise ValueError(
-            f"target must be of shape {tuple(scores.shape[:-1])}, that of the scores without "
-            f"their keys, not {tuple(target.shape)}"
+            f"target must have the shape {tuple(scores.shape[:-1])}, that of the scores without "
+            f"the last dimension, not {tuple(target.shape)}"
         )
     if target.device != scores.device:
-        raise ValueError(f"target must be on {scores.device} as scores is, not {target.device}")
+        raise ValueError(f"target must be on {scores.device}, like the scores, not {target.device}")
     # Kernels index memory by the target. On other devices, reading its values would have to wait
     if target.device.type == "cpu" and target.numel() > 0:
         for index in torch.aminmax(target):

@@ -32,7 +32,7 @@ class PerHeadMapping(Mapping):
         super().__init__()
         self.parts: nn.ModuleList = nn.ModuleList(parts)
         if set(part_of) != set(range(len(self.parts))):
-            raise ValueError(f"{len(self.parts)} mappings do not fit heads of {sorted(part_of)}")
+            raise ValueError(f"{len(self.parts)} mappings do not match part_of={sorted(part_of)}")
         self.part_of = tuple(part_of)
         # Tells on which device this is, even without parameters
         self.register_buffer("_where", torch.zeros(1, dtype=torch.uint8), persistent=False)

@@ -47,7 +47,7 @@ def register_mapping(
         ValueError: the name is in use, or is not such a word.
     """
     if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
-        raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
+        raise ValueError(f"a mapping cannot be named {name!r}: give a word that is not in use")
     MAPPINGS[name] = NamedMapping(
         mapping, mapping.text_parameters if allowed is None else allowed, parameters
     )
@@ -108,9 +108,9 @@ class MappingSpec:
         for name, values in mapping.head_values().items():
             if not name.isidentifier() or tuple(values.shape) not in ((1,), (num_heads,)):
                 raise ValueError(
-                    f"head_values of {named.mapping.__name__} must give a number for each of "
-                    f"{num_heads} heads, ({num_heads},), or one for all, (1,), under a word as its "
-                    f"name, not {tuple(values.shape)} under {name!r}"
+                    f"head_values of {named.mapping.__name__} must give one number for each of "
+                    f"{num_heads} heads, ({num_heads},), or one for all, (1,), under a name that "
+                    f"is an identifier, not {tuple(values.shape)} under {name!r}"
                 )
         return mapping
 
@@ -124,8 +124,8 @@ def parse_mapping(text: str) -> MappingSpec:
     name, *parts = (part.strip() for part in text.strip().split(":"))
     if name not in MAPPINGS:
         raise ValueError(
-            f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}, and what a folder registers "
-            f"that --user-dir names"
+            f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}, or one registered by "
+            f"the folder of --user-dir"
         )
     named = MAPPINGS[name]
     parameters: dict[str, str] = {}

@@ -62,6 +62,6 @@ def refusal(name: str) -> ValueError:
     """The error that a mapping of this name has no such module."""
     return ValueError(
         f"the mapping {name} cannot be scripted or exported: softmax, sparsemax, entmax15 and entmax "
-        f"without a penalty can, and a mapping of your own that writes the method scriptable(); "
+        f"without a penalty can, and so can your own mapping if it defines scriptable(); "
         f"without torch.jit and ONNX every mapping works"
     )

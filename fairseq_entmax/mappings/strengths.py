@@ -39,7 +39,7 @@ def check_strength_init(value: float | str, name: str) -> float:
     if number == 0.0:
         raise ValueError(
             f"{name} must be a number above 0, not {number}: a learned strength that starts at 0 "
-            f"never leaves it"
+            f"never changes"
         )
     return number
 
@@ -49,8 +49,8 @@ def check_p_init(value: float | str, name: str) -> float:
     number = check_p(value, name)
     if number == 2.0:
         raise ValueError(
-            f"{name} must lie strictly between 1 and 2, not be {number}: a learned p that starts "
-            f"at an end never leaves it"
+            f"{name} must be strictly between 1 and 2, not {number}: a learned p that starts at 1 "
+            f"or 2 never changes"
         )
     return number
 
@@ -84,8 +84,8 @@ def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
     count = value.size(0)
     if count != 1 and (scores.dim() < 3 or scores.size(-3) != count):
         raise ValueError(
-            f"the mapping has numbers of its own for {count} heads, and the scores are of shape "
+            f"the mapping has parameters for {count} heads, but the scores have the shape "
             f"{tuple(scores.shape)}: give it scores (batch, heads, queries, keys) of {count} heads, "
-            f"or make it for as many heads as they have, or with one number for all"
+            f"or build it for as many heads as they have, or with one number for all"
         )
     return value.view(-1, 1, 1)

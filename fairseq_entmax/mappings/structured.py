@@ -113,13 +113,13 @@ LARGEST_STRENGTH, SMALLEST_GAMMA = 1e30, 1e-30
 
 def check_strength(value: float | str, name: str = "strength") -> float:
     """Return the strength of a penalty, from 0 to 1e30, as a float, or raise ValueError."""
-    allowed = "a number, 0 or more and 1e30 at the most"
+    allowed = "a number from 0 to 1e30"
     return number_in(value, name, lambda x: 0.0 <= x <= LARGEST_STRENGTH, allowed)
 
 
 def check_p(value: float | str, name: str = "p") -> float:
     """Return the p of sq-pnorm-max, above 1 and up to 2, as a float, or raise ValueError."""
-    allowed = "a number above 1, and 2 (sparsemax) at the most"
+    allowed = "a number above 1, up to 2 (sparsemax)"
     return number_in(value, name, lambda x: 1.0 < x <= 2.0, allowed)
 
 

@@ -265,11 +265,11 @@ def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, remaining_hea
 @pytest.mark.parametrize(
     ("mapping", "options", "message"),
     [
-        ("softmax", {"remaining_heads": 5}, r"keeps 0 to 4 heads, not 5"),
-        ("softmax", {"remaining_heads": 0}, r"0 heads do not fit the mapping Entmax"),
-        (None, {}, r"4 heads do not fit the mapping None"),
-        ("softmax", {"remaining_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4"),
-        ("softmax", {"add_bias_kv": True}, r"add_bias_kv and .* a key that is no word: leave them"),
+        ("softmax", {"remaining_heads": 5}, r"can keep 0 to 4 heads, not 5"),
+        ("softmax", {"remaining_heads": 0}, r"0 heads do not match the mapping Entmax"),
+        (None, {}, r"4 heads do not match the mapping None"),
+        ("softmax", {"remaining_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not match 4"),
+        ("softmax", {"add_bias_kv": True}, r"add_bias_kv and .* a key that is not a token: leave"),
     ],
 )
 def test_arguments_that_do_not_fit_together_are_refused(mapping, options, message):

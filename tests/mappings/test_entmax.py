@@ -118,7 +118,7 @@ def test_the_gradient_of_each_logit_matches_finite_differences_of_bisection():
 @pytest.mark.parametrize("shape", [(2, 4, 5, 5), (2, 1, 5, 5), (8, 5), (5,)])
 def test_scores_with_another_number_of_heads_are_refused(shape):
     mapping = Entmax(num_alphas=8)
-    with pytest.raises(ValueError, match=r"numbers of its own for 8 heads, and the scores are of"):
+    with pytest.raises(ValueError, match=r"parameters for 8 heads, but the scores have"):
         mapping(torch.zeros(shape))
 
 

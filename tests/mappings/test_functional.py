@@ -336,7 +336,7 @@ def test_memory_is_a_small_multiple_of_the_scores():
     [
         (torch.zeros(2, 3), 0.999999, -1, "alpha must be from 1 .* to 2 .* not 0.999999"),
         (torch.zeros(2, 3), NAN, -1, "alpha must be from 1 .* to 2 .* not nan"),
-        (torch.zeros(2, 3), "1.5", -1, "alpha must be a number or a tensor, not a text"),
+        (torch.zeros(2, 3), "1.5", -1, "alpha must be a number or a tensor, not the text"),
         (torch.zeros(2, 3), torch.ones(()).int(), -1, "alpha must be a floating-point tensor"),
         (torch.zeros(2, 3), torch.tensor([[1.2], [2.5]]), -1, "alpha must be from 1 .* not 2.5"),
         (torch.zeros(2, 4), torch.full((3, 1), 1.5), -1, r"\(3, 1\) does not broadcast to \(2, 1"),

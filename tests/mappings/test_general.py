@@ -43,5 +43,5 @@ def test_a_quadratic_regulariser_meets_its_optimality_conditions_and_gradcheck()
         assert slope.max() - slope[support].min() <= 1e-9
     rows = random_rows(4, 7, 1.0).requires_grad_()
     assert torch.autograd.gradcheck(probs, rows, check_undefined_grad=False)
-    with pytest.raises(RuntimeError, match="first derivatives only"):
+    with pytest.raises(RuntimeError, match="only first derivatives"):
         torch.autograd.grad(probs(scores.requires_grad_())[0, 0], scores, create_graph=True)

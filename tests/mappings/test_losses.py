@@ -157,7 +157,7 @@ def test_the_example_in_the_documentation_runs_and_is_correct():
         ({"label_smoothing": 1.0}, "label_smoothing must be from 0 to below 1, not 1.0"),
         ({"target": torch.tensor([0, 4])}, "target must be from 0 to 3, .* 4 keys, not 4"),
         ({"target": torch.tensor([0, 1]).int()}, "target must be .* torch.int64, not torch.int32"),
-        ({"target": torch.tensor([0])}, r"target must be of shape \(2,\), .* not \(1,\)"),
+        ({"target": torch.tensor([0])}, r"target must have the shape \(2,\), .* not \(1,\)"),
         ({"scores": torch.zeros(2, 4).int()}, "scores must be a floating-point tensor, not"),
     ],
 )

@@ -77,6 +77,6 @@ def test_a_custom_mapping_without_scripting_names_the_missing_method(base):
             return torch.softmax(scores * 0, -1)
 
     with pytest.raises(
-        ValueError, match=r"the mapping Uniform .* writes the method scriptable\(\)"
+        ValueError, match=r"the mapping Uniform .* your own mapping if it defines scriptable\(\)"
     ):
         Uniform().exported()

@@ -74,19 +74,19 @@ WRONG = [
     ),
     ("entmax:init=x", ": init must be 'normal' or a number strictly between 1 and 2, not 'x'"),
     ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
-    ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number, 0 or more", "tv=learned"),
-    ("entmax:oscar=x", "oscar must be a number, 0 or more", "not 'x'; or oscar=learned"),
-    ("sqpnormmax:p=3", "p must be a number above 1, and 2 (sparsemax) at the most, not 3.0"),
+    ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number from 0 to 1e", "tv=learned"),
+    ("entmax:oscar=x", "oscar must be a number from 0 to 1e30", "not 'x'; or oscar=learned"),
+    ("sqpnormmax:p=3", "p must be a number above 1, up to 2 (sparsemax), not 3.0"),
     ("sqpnormmax:gamma=0", "gamma must be a number above 0", "not 0.0"),
-    ("entmax:tv=0.1:oscar=0.2", "tv=0.1 and oscar=0.2 are two penalties"),
-    ("entmax:alpha=1.5:init=1.2", "init is for a value of alpha that is learned, and alpha=1.5 is"),
-    ("fusedmax:tv_init=0.2", "tv_init is for a value of tv that is learned, and tv=0.1 is fixed"),
-    ("entmax:oscar_init=0.2", "oscar_init is for oscar=learned: write both, or neither"),
+    ("entmax:tv=0.1:oscar=0.2", "tv=0.1 and oscar=0.2: leave one out, as a mapping"),
+    ("entmax:alpha=1.5:init=1.2", "init needs a learned alpha, but alpha=1.5 is fixed"),
+    ("fusedmax:tv_init=0.2", "tv_init needs a learned tv, but tv=0.1 is fixed"),
+    ("entmax:oscar_init=0.2", "oscar_init needs oscar=learned: write both, or neither"),
     ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, not 0.0"),
-    ("sqpnormmax:p=learned:p_init=2", "p_init must lie strictly between 1 and 2, not be 2.0"),
-    ("fusedmax:share=layer", "share is for what is learned, and alpha=2 and tv=0.1 are fixed"),
+    ("sqpnormmax:p=learned:p_init=2", "p_init must be strictly between 1 and 2, not 2.0"),
+    ("fusedmax:share=layer", "share needs a learned number, but alpha=2 and tv=0.1 are fixed"),
     ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
-    ("softmax:temperature_init=2", "temperature_init is for temperature=learned: write both, or"),
+    ("softmax:temperature_init=2", "temperature_init needs temperature=learned: write both, or"),
     ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
     # Lists of layers, and per-head mappings
     *(
@@ -95,7 +95,7 @@ WRONG = [
     ),
     *((text, "unknown mapping ''") for text in ("softmax,", ",softmax", "softmax|", "*3")),
     ("sparsemax|softmax*7*2", "must be a whole number of heads, 1 to 999, not '7*2'"),
-    ("softmax*999|sparsemax", "names more than 999 heads of one layer"),
+    ("softmax*999|sparsemax", "lists more than 999 heads of one layer"),
     ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 999, not '0'"),
     ("(softmax,sparsemax)*2", "one pair of brackets, such as ", "not '(softmax'"),
     ("(softmax|sparsemax)2", "one pair of brackets, such as ", "not '(softmax|sparsemax)2'"),
@@ -194,7 +194,7 @@ def test_one_mapping_serves_every_layer_and_a_list_needs_one_per_layer():
     five_of_six = parse_layers("sparsemax*5,softmax").of_layers(6)
     assert names(five_of_six) == ["sparsemax"] * 5 + ["softmax"]
     for text, length in (("softmax,entmax", 2), ("softmax*1", 1), (f"({PER_HEAD})*1", 1)):
-        message = f"{text!r} names {length} layers, the model has 6; give one mapping"
+        message = f"{text!r} lists {length} layers, but the model has 6; give one mapping"
         with pytest.raises(ValueError, match=re.escape(message)):
             parse_layers(text).of_layers(6)
 
@@ -208,7 +208,7 @@ def test_heads_with_the_same_text_share_a_module_but_not_their_alphas():
     assert {name: tuple(p.shape) for name, p in mapping.named_parameters()} == {
         "parts.0.alpha_logit": (2,)
     }
-    with pytest.raises(ValueError, match=r"'entmax\|softmax\*2\|entmax' names 4 heads, .* has 8"):
+    with pytest.raises(ValueError, match=r"'entmax\|softmax\*2\|entmax' lists 4 heads, .* has 8"):
         spec.build(8)
     assert spec.build(4, defaults={"share": "layer"}).parts[0].alpha.shape == (1,)
     with pytest.raises(ValueError, match=r"per-head mapping 'entmax' shares .* whole attention"):

@@ -123,5 +123,5 @@ def test_training_from_a_pruned_checkpoint_needs_no_option_for_its_heads(pruned_
     settings.finetune_from_model = None
     again = EntmaxTransformerModel.build_model(copy.deepcopy(settings), tiny_task())
     assert again.attention_options.specs == model.attention_options.specs
-    with pytest.raises(ValueError, match=r"layer 0\): .* names 4 heads, the layer has 3"):
+    with pytest.raises(ValueError, match=r"layer 0\): .* lists 4 heads, but the layer has 3"):
         build_model(attn_mapping="entmax|fusedmax|softmax*2", **start)
