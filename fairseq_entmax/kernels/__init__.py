@@ -92,7 +92,7 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
 
 
 def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> Any:
-    """The module for a part of the work, or None for torch. ``form``: more for its ``supports``."""
+    """The module for a part of the work, or None for torch. Its ``supports`` also gets ``form``."""
     requested, device = chosen(), tensor.device
     if requested == TORCH:
         _log_once("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)

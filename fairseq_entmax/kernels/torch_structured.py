@@ -40,7 +40,7 @@ def probabilities(
     if structure == PNORM:
         probs = torch_pnorm.probabilities(numbers, epsilon, strength)
     elif structure == TV:
-        # Keys further below are not in the support; raised to it, they keep sums over a run finite
+        # Lower scores, far outside the support, are raised to this to keep sums over a run finite
         least = -math.sqrt(torch.finfo(scores.dtype).max)
         values, runs = prox_tv(numbers.clamp(min=least), strength, masked)
         probs = first_of_each(torch_ops.probabilities(values, epsilon), runs)

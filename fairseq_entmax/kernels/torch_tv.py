@@ -44,7 +44,7 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
         shifts -= shifted(side, 1, 0.0)
         starts = starts | shifted(cut, 1, False)
     if isinstance(strength, Tensor) or strength == 0.0:
-        # At strength 0 the scores stay as they are, without sums
+        # At strength 0 every score stays exactly as it is
         zero = level == 0.0
         starts, mean = starts | zero, torch.where(zero, fixed, mean)
     return mean.masked_fill(masked, -math.inf), Runs.of(starts)

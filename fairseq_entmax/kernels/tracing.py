@@ -18,7 +18,7 @@ def is_recorded() -> bool:
 
 
 def refuse_export() -> None:
-    """Raise RuntimeError in an export to ONNX, which would otherwise fail without a reason."""
+    """Raise RuntimeError in an export to ONNX, which would otherwise fail without saying why."""
     if is_recorded() and torch.onnx.is_in_onnx_export():
         raise RuntimeError(
             "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "

@@ -1,6 +1,6 @@
 """Alpha-entmax attention in C, forward and backward, on the support alone.
 
-The forward pass multiplies queries and keys once, and its scores never reach memory. It keeps the
+The forward pass multiplies queries and keys once, and never stores all scores. It keeps the
 support: for each query, the keys with a probability above zero, and these probabilities before
 dropout. The backward pass works on that, and draws the same dropout again from its seed. The C code
 is in ``attention_support.h``, ``attention_rows.h``, ``attention_short.h`` (short rows),
@@ -31,7 +31,7 @@ from fairseq_entmax.kernels.native.library import address, check, lanes, library
 _MUCH = 2**16
 
 
-# Structs of attention.h. Shape includes its Dropout; the last is Gradients without its Matrices
+# Structs of attention.h. Shape includes Dropout; the last is Gradients without its Matrices
 _MATRICES = struct.Struct("P3l")
 _SHAPE = struct.Struct("5lf3PlqIf")
 _SUPPORT = struct.Struct("3P")
@@ -82,7 +82,7 @@ def _blocks_and_threads(sizes: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    """The output, and if ``keeps``, where each query's support starts, and the support of all.
+    """The output; with ``keeps``, also where each query's support starts, and the support.
 
     The support is int32, ``(2, keys of all queries)``: keys, and the bits of float32 probabilities.
     """

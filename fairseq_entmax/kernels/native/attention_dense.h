@@ -16,8 +16,8 @@ static int is_dense(const Shape *shape, const int64_t *starts)
 #define COLUMNS 2
 #define SUMS (LANES == 16 ? 8 : 6)
 
-/* For add_rows: numbers from c on of SUMS sums, or of `number` if that is less: COLUMNS whole vectors of each, or only
- * `part` numbers if that is not 0 */
+/* For add_rows: adds to the numbers from c on of SUMS sums, or of `number` if that is less: to COLUMNS whole vectors of
+ * each, or only to `part` numbers if that is not 0 */
 static inline __attribute__((always_inline)) void add_columns(const vec *weights, long apart, long number, Matrix rows,
                                                               int count, long c, int part, Matrix sums)
 {

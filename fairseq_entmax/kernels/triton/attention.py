@@ -3,11 +3,11 @@
     output = alpha-entmax(scale * query key^T + masks) value
 
 The forward pass finds the threshold of a row in registers if all of its keys fit there. Longer rows
-are recomputed, block by block, in each step of Newton's iteration. It keeps the output, the largest
-score and the threshold of each row, and which units of queries and keys have support. From these,
-the backward pass recomputes the probabilities where there is support: once for the gradients of
-queries and alpha, once for those of keys and values. No sum depends on the order in which programs
-run, so results are reproducible. Dropout is drawn again wherever it is needed.
+are recomputed, block by block, in each step of Newton's iteration. Kept are the output, the largest
+score and threshold of each row, and which units of queries and keys have support. From these the
+backward pass recomputes the probabilities where there is support: once for the gradients of queries
+and alpha, once for those of keys and values. No sum depends on the order in which programs run, so
+results are reproducible. Dropout is drawn again wherever it is needed.
 
 Products of half-precision numbers are summed in float32. Causal attention reads no mask of the
 future, and does not compute what it would hide.

@@ -67,8 +67,8 @@ def backward_queries_kernel(
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
     grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
     output = load(output_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
-    # The mean of the gradient under the probabilities: subtracted from it, it saves the digits that
-    # a constant would cost, and the sums for alpha need only one pass
+    # The mean of the gradient under the probabilities. Subtracting it saves the digits that a
+    # constant would cost, and lets one pass make the sums for alpha
     mean = tl.sum(output.to(tl.float32) * grad.to(tl.float32), axis=1)
     statistics_ptr += pair * 2 * queries + row
     top = tl.load(statistics_ptr, mask=row < queries, other=float("inf"))

@@ -17,7 +17,7 @@ import triton.language as tl
 
 # The smallest side of a tile
 UNIT = tl.constexpr(16)
-# Flags are read for so many blocks at a time; the bit above those of all blocks
+# The flags of so many blocks are read at a time; the bit above them marks their end
 _BITS, _END = tl.constexpr(16), tl.constexpr(2**16)
 # How far below its threshold a key still counts as support, in units of u = p ** epsilon, and how
 # much further per unit of the largest score. The backward kernels sum scores in another order, so a

@@ -75,7 +75,7 @@ def power(base, inverse, KIND: tl.constexpr):
     """``p = u ** (1 / epsilon)``, ``p / u`` and log2 p, all 0 outside the support.
 
     ``u = 1 + base``; ``inverse`` is log2(e) / epsilon, of a shape that broadcasts to that of
-    ``base``. A subnormal p becomes 0.
+    ``base``. With :data:`ANY`, a subnormal p becomes 0.
     """
     outside = base <= -1.0
     inner = tl.where(outside, 0.0, base)
