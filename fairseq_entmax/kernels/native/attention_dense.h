@@ -1,6 +1,5 @@
-/* The backward pass of attention for dense heads, in which many keys are in the support. Queries are in the lanes.
- * One thread does a whole head, and its support alone decides whether it is dense: no sum depends on the number of
- * threads. */
+/* The backward pass of attention for dense heads, in which many keys are in the support. Queries are in the lanes. One
+ * thread does a whole head, and its support alone decides if it is dense: no sum depends on the number of threads. */
 
 /* A head is dense if at least one in so many pairs of query and key is in the support */
 #define DENSE 4
@@ -68,9 +67,8 @@ static void scatter(const Support *support, const int64_t *starts, int count, lo
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) cells[support->keys[i] - low][k] = support->probs[i];
 }
 
-/* The gradients of up to GROUP blocks of queries; their share of those of keys and values is added there. *broken
- * becomes NaN if a gradient of a query is not finite; for_alpha[b] is that of epsilon in block b, 0 if not
- * requested. */
+/* The gradients of up to GROUP blocks of queries; adds their share to those of keys and values. *broken becomes NaN if
+ * a query's gradient is not finite; for_alpha[b] is that of epsilon in block b, 0 if not requested. */
 static void differentiate_group(const Shape *shape, Head head, long first, const Gradients *g, const Support *support,
                                 Rows *rows, vec *broken, double *for_alpha)
 {
