@@ -95,7 +95,7 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     assert "alpha of each head" in printed
     assert "Baseline: runs/stock/test.hyp" in printed
     assert re.search(
-        r"note: cut by .*--sentencepiece-model \S*bpe/model\.model", " ".join(printed.split())
+        r"note: segmented by .*--sentencepiece-model \S*bpe/model\.model", " ".join(printed.split())
     )
     assert (folder / "heads" / "look.html").stat().st_size > 100_000
     for name in ("entmax", "stock"):

@@ -149,7 +149,7 @@ def record(study: Study) -> Recorded:
             texts = [tokens[real][:length].tolist() for tokens, real, length in rows]
             chosen.update(sample["id"], different, shown, texts)
     if not counts.ids:
-        raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
+        raise ValueError(f"--gen-subset got {args.gen_subset!r}, which has no usable sentence")
     if chosen is None:
         return Recorded(collectors, counts, study.sentences or [], {"by": "asked"})
     return Recorded(collectors, counts, chosen.sentences(), chosen.how())
@@ -197,7 +197,7 @@ def _wanted(args: Namespace) -> list[str]:
     without = [name for name in wanted if name in data_type.left_out]
     if without and args.measures is not None:
         raise ValueError(
-            f"--measures got {without[0]!r}, which is no measure of {data_type.models}: leave it out"
+            f"--measures got {without[0]!r}, which {data_type.models} do not have: leave it out"
         )
     return [name for name in wanted if name not in data_type.left_out]
 
@@ -223,8 +223,8 @@ def _sentences(text: str, size: int) -> list[int]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and int(part) < size):
             raise ValueError(
-                f"--sentences got {part!r}: give numbers from 0 to {size - 1} with commas between "
-                f"them, such as 0,5,17"
+                f"--sentences got {part!r}: give comma-separated numbers from 0 to {size - 1}, "
+                f"such as 0,5,17"
             )
         numbers.append(int(part))
     return list(dict.fromkeys(numbers))

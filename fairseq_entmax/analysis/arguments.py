@@ -13,15 +13,15 @@ from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
-    "Looks at every head of one or more models over a data set, in one teacher-forced pass, or "
-    "over the text that each of them generates, and writes analysis.json. Takes fairseq's options "
-    "on data, languages, batches, devices, and with --of generated on search. For language models "
-    "give --task language_modeling, for RoBERTa --task masked_lm or sentence_prediction."
+    "Measures every head of one or more models on a data set, in one teacher-forced pass over its "
+    "texts or over those that each model generates, and writes analysis.json. Takes fairseq's "
+    "options for data, languages, batches, devices and (with --of generated) search. For language "
+    "models give --task language_modeling, for RoBERTa --task masked_lm or sentence_prediction."
 )
 ABLATE = (
-    "Removes each head of a model in turn, and scores what is left on a data set by loss, and by "
-    "BLEU or ROUGE of generated text, with tests of significance against the unchanged model. Every "
-    "finished removal is kept: after a stop the same command goes on where it was. To generate "
+    "Removes each head of a model in turn, and scores the rest of the model on a data set by loss, "
+    "and by BLEU or ROUGE of generated text, with significance tests against the unchanged model. "
+    "Every finished removal is saved: after an interruption, the same command resumes. Generating "
     "the whole data set for each head takes long: --scores loss is the quick variant."
 )
 MAPS = 10
@@ -35,35 +35,35 @@ ALL = "all"
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``analyze``."""
-    group = parser.add_argument_group("what is written")
-    group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
-    group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
-    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
-    group = parser.add_argument_group("what is measured")
+    group = parser.add_argument_group("output")
+    group.add_argument("--output", metavar="DIR", help="the folder for analysis.json")
+    group.add_argument("--overwrite", action="store_true", help="replace an analysis.json there")
+    group.add_argument("--names", metavar="NAME,…", help="names for the models of --path")
+    group = parser.add_argument_group("measures")
     group.add_argument(
         "--of",
         choices=(REFERENCE, GENERATED),
         default=REFERENCE,
-        help="the text whose attention is measured: the data's, or the best hypothesis of each "
-        "model by fairseq's options on search, such as --beam, or of --task entmax_summarization "
-        "(default: %(default)s)",
+        help="the text whose attention is measured: the data's, or each model's best hypothesis, "
+        "found with fairseq's search options, such as --beam, or those of --task "
+        "entmax_summarization (default: %(default)s)",
     )
     group.add_argument(
         "--measures",
         metavar="NAME,…",
-        help=f"which to make, with commas between them, of {', '.join(optional_names())} "
+        help=f"the measures to compute, separated by commas: {', '.join(optional_names())} "
         f"(default: all)",
     )
     group.add_argument(
         "--sentences",
         metavar="N,…",
-        help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most)",
+        help="the sentences whose attention maps are kept, counted from 0; '' keeps none (default: "
+        f"{MAPS} of typical length, from each quarter of the data, in which heads differ most)",
     )
     group.add_argument(
         "--conllu",
         metavar="FILE",
-        help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
+        help="CoNLL-U parses of the source, one for each sentence of the data set, in the same "
         "order: adds dependencies, parts of speech and named entities",
     )
     for measure in importance_measures():
@@ -71,49 +71,49 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
             f"--{measure.name}-sentences",
             type=int,
             metavar="N",
-            help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-            f"(default: {measure.sentences}, or fewer where standard errors are small before)",
+            help=f"how many sentences, spread evenly over the data, to compute {measure.name} on "
+            f"(default: {measure.sentences}, or fewer if standard errors get small earlier)",
         )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``ablate``."""
-    group = parser.add_argument_group("what is written")
+    group = parser.add_argument_group("output")
     group.add_argument(
         "--output",
         metavar="DIR",
-        help="the folder for ablation.json and removals.jsonl; a folder with removals of the same "
-        "settings is gone on with",
+        help="the folder for ablation.json and removals.jsonl; an existing folder with the same "
+        "settings is resumed",
     )
-    group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
-    group = parser.add_argument_group("what is removed")
+    group.add_argument("--overwrite", action="store_true", help="discard the results in DIR")
+    group = parser.add_argument_group("heads to remove")
     group.add_argument(
         "--heads",
         metavar="HEADS",
         nargs="+",
         action="extend",
-        help="the heads to remove, each alone, as layer.head from 0, such as "
+        help="the heads to remove one at a time, as layer.head counted from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is "
-        "there and not closed",
+        "not closed",
     )
     group.add_argument(
         "--sets",
         metavar="HEADS",
         nargs="+",
         action="extend",
-        help="heads to remove together, named likewise: each text is one set, such as "
+        help="heads to remove together, named as for --heads: each argument is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
-    _add_scores(parser.add_argument_group("how what is left is scored"))
+    _add_scores(parser.add_argument_group("scores"))
 
 
 def _add_scores(group: Any) -> None:
     group.add_argument(
         "--scores",
         metavar="SCORES",
-        help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; of models that "
-        f"write no text for another {LOSS}). loss is the mean negative log likelihood of a target token, "
-        f"teacher-forced, or of a class; bleu and rouge generate, once for both, as "
+        help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; for models that "
+        f"neither translate nor summarise, {LOSS}). loss is the mean negative log likelihood of a target "
+        f"token, teacher-forced, or of a class; bleu and rouge generate text, once for both, as "
         f"fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
     group.add_argument(
@@ -121,27 +121,27 @@ def _add_scores(group: Any) -> None:
         type=int,
         default=BOOTSTRAP,
         metavar="N",
-        help="resamples of the test of significance for BLEU (default: %(default)s), seeded by "
-        "--seed; p is never below 1 / (N + 1)",
+        help="resamples for BLEU's significance test (default: %(default)s), seeded by --seed; p "
+        "is never below 1 / (N + 1)",
     )
     group.add_argument(
         "--sacrebleu-tokenize",
         metavar="NAME",
-        help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). Where "
-        "the data was cut into words, put them together with fairseq's --tokenizer, or score the "
-        "words as they are with 'none'",
+        help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). If "
+        "the data is tokenized, detokenize it with fairseq's --tokenizer, or score the tokens "
+        "unchanged with 'none'",
     )
     group.add_argument(
         "--rouge-bytes",
         type=int,
         metavar="N",
-        help="for rouge, cut summaries and references after N bytes, and take recall in place of "
-        "F1: 75 for DUC 2004",
+        help="for rouge, cut summaries and references after N bytes, and use recall instead of "
+        "F1; 75 for DUC 2004",
     )
     group.add_argument(
         "--rouge-sentences",
         metavar="SEP",
-        help="for rouge, what stands after or between sentences, such as '</t>'",
+        help="for rouge, the mark after or between sentences, such as '</t>'",
     )
 
 
@@ -151,7 +151,7 @@ def chosen_names(option: str, text: str | None, known: Sequence[str]) -> list[st
     for name in names:
         if name not in known:
             raise ValueError(
-                f"{option} got {text!r:.80}: {name!r:.80} is none of {', '.join(known)}"
+                f"{option} got {text!r:.80}: {name!r:.80} is not one of {', '.join(known)}"
             )
     return [name for name in known if name in names]
 
@@ -163,7 +163,7 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
     names = chosen_names("--scores", text, SCORES)
     if names != [LOSS] and not has_text:
         raise ValueError(
-            f"--scores got {text!r}: such models write no text that translates or sums up another: "
+            f"--scores got {text!r}, but this kind of model neither translates nor summarises: "
             f"give {LOSS}"
         )
     return names
@@ -181,7 +181,7 @@ def check_counts(options: argparse.Namespace) -> None:
     """Raise ValueError if a number of sentences, resamples or bytes is below 1."""
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
-    remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"
+    remedies["bootstrap"] = "sacreBLEU's bootstrap needs 1 or more"
     remedies["rouge_bytes"] = "give 1 or more, or leave it out to cut nothing"
     for name, remedy in remedies.items():
         value = getattr(options, name, None)
@@ -203,11 +203,11 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         allow_abbrev=False,
         add_help=False,
     )
-    group = parser.add_argument_group("what is looked at")
-    several = "; several with ':' between them" if command == "analyze" else ""
+    group = parser.add_argument_group("models")
+    several = "; separate several with ':'" if command == "analyze" else ""
     group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
     add_options(parser)
-    add = parser.add_argument_group("of fairseq's options those needed most").add_argument
+    add = parser.add_argument_group("main options of fairseq").add_argument
     add(
         "--gen-subset",
         metavar="SUBSET",
@@ -215,16 +215,16 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
     )
     tasks = "translation (default), language_modeling, masked_lm, sentence_prediction, …"
     add("--task", metavar="TASK", help=tasks)
-    add("--max-tokens", metavar="N", help="of a batch, or --batch-size in sentences")
-    add("--cpu", action="store_true", help="leave a GPU alone")
-    add("--beam", metavar="N", help="and the like, such as --lenpen: how text is generated")
+    add("--max-tokens", metavar="N", help="batch size in tokens; --batch-size: in sentences")
+    add("--cpu", action="store_true", help="do not use a GPU")
+    add("--beam", metavar="N", help="beam size; --lenpen and so on work, too")
     if command == "ablate":
-        together = "for bleu and rouge, put subwords together: sentencepiece, or '@@ '"
+        together = "for bleu and rouge, how to join subwords: sentencepiece, or '@@ '"
         add("--remove-bpe", metavar="KIND", nargs="?", help=together)
-    add("--user-dir", metavar="DIR", help="a folder that registers more of its own")
+    add("--user-dir", metavar="DIR", help="a folder whose code registers further models etc.")
     group = parser.add_argument_group("help")
-    group.add_argument("-h", "--help", action="help", help="this text")
+    group.add_argument("-h", "--help", action="help", help="show this help")
     group.add_argument(
-        HELP_ALL, action="store_true", dest="help_all", help="every option of fairseq's, too"
+        HELP_ALL, action="store_true", dest="help_all", help="show all of fairseq's options, too"
     )
     parser.parse_known_args(arguments)

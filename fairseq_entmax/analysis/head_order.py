@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TITLE = "rank correlation of start and end"
+TITLE = "rank correlation of initial and final values"
 # With two heads the correlation can only be 1 or -1
 LEAST_HEADS = 3
 LARGE = 0.5
@@ -71,10 +71,10 @@ class RankCorrelation(NamedTuple):
     def reason(self) -> str:
         """Why :attr:`of_model` is None."""
         if self.first_update == self.last_update:
-            return f"the record has one line, of update {self.first_update}"
+            return f"the record has only one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
-            return f"{self.heads} learn it, and {LEAST_HEADS} are needed"
-        return f"all {self.heads} start or end alike"
+            return f"at least {LEAST_HEADS} heads must learn it (here: {self.heads})"
+        return f"all {self.heads} have the same initial or final value"
 
     def _ranked(self, values: Mapping[str, Sequence[float]]) -> list[float]:
         """All values as one list; values equal within the resolution become the lowest of them."""
@@ -98,7 +98,7 @@ def rank_correlation(
     heads without one. Raises ValueError, with the reason, if it is not such a record."""
     lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
     if not lines:
-        raise ValueError(f"the record of {name} has no line")
+        raise ValueError(f"the record of {name} is empty")
     softmax = {SOFTMAX.get(name), None}
     lines = [
         *itertools.dropwhile(lambda line: {*_values(line, name).values()} <= softmax, lines)
@@ -106,7 +106,7 @@ def rank_correlation(
     courses = [_values(line, name) for line in lines]
     for line, values in zip(lines, courses, strict=True):
         if list(values) != list(courses[0]):
-            raise ValueError(f"update {line['update']} is of other heads than the first line")
+            raise ValueError(f"update {line['update']} has other heads than the first line")
     start: dict[str, list[float]] = {}
     end: dict[str, list[float]] = {}
     seen = set()
@@ -131,7 +131,7 @@ def of_checkpoint(path: str, name: str, update: int | None, present: Present) ->
     file = record_path(Path(path).parent, name)
     if not file.is_file():
         raise FileNotFoundError(
-            f"there is no {file.name} beside the checkpoint, which training writes unless "
+            f"there is no {file.name} beside the checkpoint; training writes it unless "
             f"--alpha-log-interval is 0"
         )
     lines = lines_of_checkpoint(_read(file, name), name, update, present, str(file))
@@ -145,16 +145,16 @@ def lines_of_checkpoint(
     course = [line for line in lines if update is None or line["update"] <= update]
     end = _values({name: present}, name)
     if not course:
-        raise ValueError(f"{shown} has no line of this checkpoint's updates, {update}")
+        raise ValueError(f"{shown} has no line up to update {update}, that of the checkpoint")
     if any(set(_values(line, name)) != set(end) for line in course):
-        raise ValueError(f"{shown} is of other heads, as before pruning")
+        raise ValueError(f"{shown} has other heads: perhaps it is from before pruning")
     last = course[-1]
     if update is None or last["update"] == update:
         recorded = _values(last, name)
         if any(_differ(recorded[where], value) for where, value in end.items()):
             raise ValueError(
-                f"{shown} has other values at update {last['update']}: it is of another training, "
-                f"or the checkpoint is a mean of several"
+                f"{shown} has other values at update {last['update']}: it is from another "
+                f"training, or the checkpoint is an average of several"
             )
         return course
     key = "values" if "values" in last else name
@@ -167,14 +167,14 @@ def as_text(result: RankCorrelation) -> str:
     """Format the result as the line below a table."""
     title = f"{TITLE}, updates {result.first_update} to {result.last_update}: "
     if result.of_model is None:
-        return f"{title}none, as {result.reason()}"
+        return f"{title}none, because {result.reason()}"
     each = ((name, "-" if r is None else f"{r:.2f}") for name, r in result.of_attentions.items())
     text = f"{title}{result.of_model:.2f} ({', '.join(map(' '.join, each))})"
     if result.of_model > LARGE:
-        text += "; heads end much in the order in which they started"
+        text += "; the heads largely keep their initial order"
     number, value = result.together()
     if number > result.heads / 2:
-        text += f"; {number} of {result.heads} end alike, at {value:.4g}"
+        text += f"; {number} of {result.heads} heads end at the same value, {value:.4g}"
     return text
 
 

@@ -94,7 +94,7 @@ def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = Non
     """Format the rows as text tables: one per kind of value, with a line per layer."""
     names = _names(rows)
     if not any(row.values for row in rows) and any(row.heads for row in rows):
-        return "the mappings of this model have no values for each head"
+        return "the mappings of this model have no values per head"
     tables = {name: _table(rows, name) for name in names}
     below = {name: f"\n{line}" for name, line in (last_lines or {}).items()}
     return "\n\n".join(table + below.get(name, "") for name, table in tables.items())

@@ -216,8 +216,8 @@ def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsy
     [
         (["--path="], "give --path CHECKPOINT"),
         (["--output="], "give --output DIR"),
-        (["--measures=density,mood"], "--measures got 'density,mood': 'mood' is none of density,"),
-        (["--sentences=3,x"], "--sentences got 'x': give numbers from 0 to 39"),
+        (["--measures=density,mood"], "--measures got 'density,mood': 'mood' is not one of dens"),
+        (["--sentences=3,x"], "--sentences got 'x': give comma-separated numbers from 0 to 39"),
         (["--sentences=40"], "--sentences got '40'"),
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),

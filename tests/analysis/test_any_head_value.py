@@ -92,4 +92,4 @@ def test_the_values_of_the_checkpoint_are_the_end_of_its_record(tmp_path, caplog
         for layer, heads in layers.items():
             assert lines[-1]["values"][attention][layer] == pytest.approx(heads, abs=1e-6)
     assert record_of(tmp_path, model, (7, 0.001)) == {}
-    assert "it is of another training" in caplog.text
+    assert "it is from another training" in caplog.text

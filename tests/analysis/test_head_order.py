@@ -53,7 +53,7 @@ def test_heads_that_rise_start_where_they_have_the_order_of_the_draw():
     softmax, drawn = {"cross": {"0": [1.0] * 4}}, {"cross": {"0": [1.0004, 1.0001, 1.0003, 1.0002]}}
     result = rank_correlation(lines(softmax, drawn, {"cross": {"0": [1.4, 1.1, 1.3, 1.2]}}))
     assert (result.first_update, result.of_model) == (10, pytest.approx(1.0))
-    assert as_text(result).endswith("; heads end much in the order in which they started")
+    assert as_text(result).endswith("; the heads largely keep their initial order")
 
 
 def test_a_value_that_layers_share_counts_once():
@@ -61,16 +61,16 @@ def test_a_value_that_layers_share_counts_once():
     end = {"encoder-self": {"0": [1.3], "1": [1.3]}, "cross": {"0": [1.0], "1": [1.0]}}
     result = rank_correlation(lines(start, end))
     assert result.start == {"encoder-self": [1.1], "cross": [1.2]}
-    assert "2 learn it, and 3 are needed" in as_text(result)
+    assert "at least 3 heads must learn it (here: 2)" in as_text(result)
 
 
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([[1.5, 1.5, 1.5], [1.4, 1.6, 1.3]], "all 3 start or end alike"),
-        ([[1.1, 1.2, 1.3], [2.0, 2.0, 2.0]], "all 3 start or end alike"),
+        ([[1.5, 1.5, 1.5], [1.4, 1.6, 1.3]], "all 3 have the same initial or final value"),
+        ([[1.1, 1.2, 1.3], [2.0, 2.0, 2.0]], "all 3 have the same initial or final value"),
         ([[1.1, 1.2, 1.3]], "one line, of update 0"),
-        ([[1.1, 1.2, 1.3]] * 2, "0 learn it"),
+        ([[1.1, 1.2, 1.3]] * 2, "heads must learn it (here: 0)"),
     ],
 )
 def test_the_text_says_why_there_is_none(values, reason):
@@ -85,8 +85,8 @@ def test_a_checkpoint_is_compared_at_its_own_update_and_with_its_own_record_alon
     assert (result.name, result.last_update) == ("tv", 10)
     assert result == rank_correlation(record[:2], "tv")
     for present, message in (
-        (moved(END), "other values at update 10: it is of another training"),
-        ({"cross": {"0": [1.0, 1.8]}}, "is of other heads, as before pruning"),
+        (moved(END), "other values at update 10: it is from another training"),
+        ({"cross": {"0": [1.0, 1.8]}}, "has other heads: perhaps it is from before pruning"),
     ):
         with pytest.raises(ValueError, match=message):
             of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, present)
@@ -101,4 +101,4 @@ def test_differences_that_no_attention_shows_are_ties():
     expected = spearmanr(start["cross"]["0"], ties).statistic
     assert result.of_model == pytest.approx(expected)
     assert result.together() == (5, 1.00045)
-    assert as_text(result).endswith("; 5 of 6 end alike, at 1")
+    assert as_text(result).endswith("; 5 of 6 heads end at the same value, 1")

@@ -74,7 +74,7 @@ def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, caps
     assert main(["alpha", path]) == 0
     alphas, strengths = capsys.readouterr().out.split("\n\n")
     assert alphas.splitlines()[-1] == (
-        "rank correlation of start and end, updates 0 to 3: -1.00 (encoder-self -0.99, "
+        "rank correlation of initial and final values, updates 0 to 3: -1.00 (encoder-self -0.99, "
         "decoder-self -1.00, cross -0.99)"
     )
     assert "unknown, there is no tv.jsonl beside the checkpoint" in strengths.splitlines()[-1]

@@ -104,7 +104,7 @@ def _check(args: Namespace) -> None:
     loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
     choices.check_counts(args)
     if choices.BLEU in args.scores and args.seed < 1:
-        raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
+        raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap needs 1 or more")
     if choices.LOSS in args.scores or choices.ROUGE in args.scores:
         require_scipy()
     if choices.ROUGE in args.scores:
@@ -114,14 +114,14 @@ def _check(args: Namespace) -> None:
         ("--rouge-sentences", args.rouge_sentences),
     ):
         if value is not None and choices.ROUGE not in args.scores:
-            raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
+            raise ValueError(f"{option} got {value!r}, which needs rouge in --scores")
     output = Path(args.output)
     if os.path.lexists(output) and not output.is_dir():
-        raise NotADirectoryError(f"--output {output} is a file: name a folder")
+        raise NotADirectoryError(f"--output {output} is a file: give a folder")
     if (output / JSON).exists() and not (output / JOURNAL).exists() and not args.overwrite:
         raise FileExistsError(
-            f"--output {output} has an {JSON} and no {JOURNAL} to go on with: choose another, or "
-            f"replace it with --overwrite"
+            f"--output {output} has an {JSON} but no {JOURNAL} to resume from: choose another "
+            f"folder, or replace it with --overwrite"
         )
 
 
@@ -134,7 +134,7 @@ def _removals(args: Namespace, model: Any) -> list[Removal]:
         removals = [(head,) for text in singles for head in _heads("--heads", text, model)]
     removals += [tuple(_heads("--sets", text, model)) for text in args.sets or []]
     if not removals:
-        raise ValueError("the model has no head that is open: there is nothing to remove")
+        raise ValueError("the model has no open heads: there is nothing to remove")
     return list(dict.fromkeys(removals))
 
 
@@ -150,14 +150,14 @@ def _heads(option: str, text: str, model: Any) -> list[Head]:
 def _check_sentences(args: Namespace, scorer: Scorer) -> None:
     if len(scorer.ids) < 2:
         raise ValueError(
-            f"--gen-subset {args.gen_subset} has {len(scorer.ids)} sentences: a test of "
-            f"significance needs 2 or more"
+            f"--gen-subset {args.gen_subset} has {len(scorer.ids)} sentences, but a "
+            f"significance test needs 2 or more"
         )
     for mark, remedy in (("\u2581", "sentencepiece"), ("@@ ", "subword_nmt")):
         if sum(mark in reference for reference in scorer.references) > len(scorer.ids) / 2:
             logger.warning(
-                "the references are full of %r, the mark of words cut into parts, which BLEU and "
-                "ROUGE take for words: put them together with --post-process %s",
+                "most references contain the subword mark %r, and BLEU and ROUGE would take subwords "
+                "for words: join them with --post-process %s",
                 mark.strip(),
                 remedy,
             )

@@ -78,7 +78,7 @@ class Journal:
                     self._check_settings(line["settings"], header["settings"])
             except _NOT_ITS_LINE as error:
                 raise ValueError(
-                    f"line {number} of {self._path} is damaged ({error}): start anew with "
+                    f"line {number} of {self._path} is damaged ({error}): start again with "
                     f"--overwrite, or choose another --output"
                 ) from None
             size += len(text)
@@ -88,12 +88,12 @@ class Journal:
 
     def _check_settings(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         changed = [
-            f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
+            f"{name} was {before.get(name)!r} and is now {now.get(name)!r}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]
         if changed:
             raise ValueError(
                 f"{self._path} has scores with other settings: {'; '.join(changed)}; choose "
-                f"another --output, or start anew with --overwrite"
+                f"another --output, or start again with --overwrite"
             )

@@ -64,7 +64,7 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
     for head in sorted(heads):
         if head.head >= present.get(head[:2], 0):
             there = ", ".join(f"{a} layer {layer}: {n}" for (a, layer), n in present.items())
-            raise ValueError(f"the model has no head {head}: it has, counted from 0, {there}")
+            raise ValueError(f"the model has no head {head}, counted from 0: it has {there}")
 
 
 @contextmanager
@@ -144,8 +144,8 @@ class Scorer:
             values = sentence_losses(self._model, sample)
             if not torch.isfinite(values).all():
                 raise ValueError(
-                    "the model gives losses that are not finite: it did not train well, needs more "
-                    "than --fp16, or cannot copy markers of the targets from their source: give "
+                    "some of the model's losses are not finite: its training failed, --fp16 is not "
+                    "enough, or markers in the targets cannot be copied from their source: give "
                     "--scores rouge or bleu without loss"
                 )
             losses.append(values.tolist())

@@ -137,7 +137,7 @@ def as_table(document: Dictionary[str, Any]) -> str:
     return (
         f"{table}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
         f"{removals} removals and {samples} resamples: --bootstrap "
-        f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
+        f"{math.ceil(removals / LEVEL) - 1} reaches {LEVEL} without scoring anything again"
     )
 
 
@@ -151,7 +151,7 @@ def bleu_metric(tokenize: str | None, language: str) -> Any:
 
     allowed = sorted(name for name in BLEU.TOKENIZERS if name)
     if tokenize is not None and tokenize not in allowed:
-        raise ValueError(f"--sacrebleu-tokenize got {tokenize!r}: it can be {', '.join(allowed)}")
+        raise ValueError(f"--sacrebleu-tokenize got {tokenize!r}: give one of {', '.join(allowed)}")
     try:
         # With 'none', tokenized text is intended; ``force`` stops sacreBLEU's warning about it
         return BLEU(tokenize=tokenize, trg_lang=language, force=tokenize == "none")
@@ -181,7 +181,7 @@ def paired_bootstrap(
         test = PairedTest(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
         )
-    with message_if_long(f"BLEU of {len(systems)} systems in {samples} resamples is computed"):
+    with message_if_long(f"computing BLEU of {len(systems)} systems in {samples} resamples"):
         signatures, results = test()
     tests: list[Any] = list(results["BLEU"])
     scores = [float(result.score) for result in tests]

@@ -16,15 +16,15 @@ from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import check_target, refuse_inputs
 
 DESCRIPTION = (
-    "Shows the attention on sentences of your own: translates each, or goes by the --translation "
-    "given, and prints for each word those with the most weight; with --output also the report's "
-    "page with every head. Models of this package and fairseq's transformer, and language models "
-    "(the text alone)."
+    "Shows the attention on your own sentences: translates each, or uses the given --translation, "
+    "and prints for each word the words with the largest weights; with --output also writes the "
+    "report's page with every head. Takes models of this package, fairseq's transformer, and "
+    "language models (text alone)."
 )
 EPILOG = (
-    "Beside these, fairseq's options: on subwords (--bpe sentencepiece --sentencepiece-model FILE, "
-    "--bpe subword_nmt --bpe-codes FILE, --tokenizer moses); on search (--beam, --lenpen); --cpu, "
-    "--fp16, --user-dir. They stand behind CHECKPOINT; --help-all prints all."
+    "fairseq's options come after CHECKPOINT: for subwords (--bpe sentencepiece "
+    "--sentencepiece-model FILE, --bpe subword_nmt --bpe-codes FILE, --tokenizer moses), for search "
+    "(--beam, --lenpen), and --cpu, --fp16, --user-dir. --help-all prints all of them."
 )
 
 
@@ -42,30 +42,31 @@ def look_parser() -> argparse.ArgumentParser:
     )
     texts = parser.add_argument_group("Sentences")
     texts.add_argument(
-        "--text", metavar="TEXT", action="append", help="a sentence; several by several --text"
+        "--text", metavar="TEXT", action="append", help="a sentence; repeat --text for several"
     )
     texts.add_argument(
         "--translation",
         metavar="TEXT",
         action="append",
-        help="what the model is to have said of it, in the order of --text (default: what it says, "
-        "by beam search)",
+        help="the translation to use, one for each --text in the same order (default: the model's "
+        "own, by beam search)",
     )
     texts.add_argument(
         "--input",
         metavar="FILE",
-        help="a sentence a line, behind a tab perhaps its translation; - is standard input",
+        help="a file with a sentence per line, or a sentence, a tab and its translation; - is "
+        "standard input",
     )
     texts.add_argument(
         "--data",
         metavar="DATA-BIN",
-        help="the folder with the dictionaries (default: that of the training)",
+        help="the folder with the dictionaries (default: the one used in training)",
     )
     texts.add_argument(
-        "--lower", action="store_true", help="lower-case the sentences, as the training text was"
+        "--lower", action="store_true", help="lower-case the sentences, like the training text"
     )
     _add_output(parser.add_argument_group("What is printed"))
-    parser.add_argument("--help-all", action="store_true", help="fairseq's options, too")
+    parser.add_argument("--help-all", action="store_true", help="show fairseq's options, too")
     return parser
 
 
@@ -73,25 +74,25 @@ def _add_output(shown: Any) -> None:
     shown.add_argument(
         "--attention",
         choices=ATTENTIONS,
-        help="which (default: cross; decoder-self or encoder-self where there is no other)",
+        help="which attention (default: cross, or else decoder-self, or else encoder-self)",
     )
     shown.add_argument(
-        "--layer", type=int, metavar="N", help="of one layer, from 0 (default: the mean)"
+        "--layer", type=int, metavar="N", help="a layer, from 0 (default: the mean over all)"
     )
     shown.add_argument(
-        "--head", type=int, metavar="N", help="of one head, from 0 (default: the mean)"
+        "--head", type=int, metavar="N", help="a head, from 0 (default: the mean over all)"
     )
     shown.add_argument(
-        "--top", type=int, default=3, metavar="N", help="links of each word (default: %(default)s)"
+        "--top", type=int, default=3, metavar="N", help="links per word (default: %(default)s)"
     )
     shown.add_argument(
         "--words",
         action="store_true",
-        help="words instead of subwords: weights are summed over the pieces of a word that is "
-        "looked at, and are means over those of a word that looks",
+        help="words instead of subwords: weights are summed over the subwords of an attended "
+        "word, and averaged over those of an attending word",
     )
     shown.add_argument("--json", action="store_true", help="print all weights as JSON instead")
-    shown.add_argument("--output", metavar="FILE.html", help="write the report's page, too")
+    shown.add_argument("--output", metavar="FILE.html", help="also write the report's page")
     shown.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
 
 
@@ -137,12 +138,12 @@ def _sentences(options: Namespace) -> tuple[list[str], list[str] | None]:
     if options.checkpoint is None:
         raise ValueError(f"give CHECKPOINT first: {USAGE}")
     if (options.text is None) == (options.input is None):
-        raise ValueError('give the sentence by --text "…", or sentences by --input FILE')
+        raise ValueError('give a sentence with --text "…", or sentences with --input FILE')
     texts, translations = len(options.text or []), len(options.translation or [])
     if translations and translations != texts:
         raise ValueError(
-            f"--translation is there {translations} times, and --text {texts} times: give one for "
-            f"each; in --input it stands behind a tab"
+            f"--translation is given {translations} times, but --text {texts} times: give one for "
+            f"each text; in --input it follows a tab"
         )
     if options.text is not None:
         return options.text, options.translation
@@ -150,11 +151,11 @@ def _sentences(options: Namespace) -> tuple[list[str], list[str] | None]:
     try:
         lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--input {options.input} is no text in UTF-8: {error}") from None
+        raise ValueError(f"--input {options.input} is not UTF-8 text: {error}") from None
     rows = [line.split("\t") for line in lines if line.strip()]
     if {len(row) for row in rows} not in ({1}, {2}):
         raise ValueError(
-            f"--input {options.input}: give one sentence a line, or in every line a tab and its "
-            f"translation behind it"
+            f"--input {options.input}: give one sentence per line, either without translations, or "
+            f"each with a tab and its translation"
         )
     return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None

@@ -98,8 +98,8 @@ def of_checkpoint(
         data = str(trained.get("data") or "").split(os.pathsep)[0]
         if not os.path.isdir(data):
             raise ValueError(
-                f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
-                f"is not there: give --data DATA-BIN, the folder with its dictionaries"
+                f"{path} was trained on data in {data or 'a folder that it does not name'}, which "
+                f"was not found: give --data DATA-BIN, the folder with its dictionaries"
             )
     task = known.task or trained.get("_name") or trained.get("task")
     fitting = [one for one in data_types.DATA_TYPES if task in one.tasks]
@@ -120,8 +120,8 @@ def of_model(model: Any, task: Any, options: Sequence[str], lower: bool) -> Look
     task = getattr(model, "task", None) if task is None else task
     if task is None:
         raise ValueError(
-            "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
-            "the checkpoint's path in place of the model"
+            "look needs the model's task, for its dictionaries: give task=load_task(DATA), or the "
+            "checkpoint's path instead of the model"
         )
     data_type = data_types.type_of_task(task)
     words = [str(data_type.options_of(task).data), *options, "--task", data_type.tasks[0]]
@@ -146,8 +146,8 @@ class LookSession(Session):
         """Return the attention on sentences; without translations, the model translates them."""
         if translations is not None and not self.data_type.has_search:
             raise ValueError(
-                f"--translation got {translations[0]!r}, and {self.data_type.models} write none: "
-                f"leave it out"
+                f"--translation got {translations[0]!r}, but {self.data_type.models} do not "
+                f"translate: leave it out"
             )
         targets: Sequence[str | None] = translations or [None] * len(sentences)
         with self.evaluated():

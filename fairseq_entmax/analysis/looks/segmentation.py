@@ -67,12 +67,12 @@ class Segmentation:
             marked = vocabulary.marked(pieces, vocabulary.unknown(pieces))
             markers = {new: old for new, old in zip(marked, pieces, strict=True) if new != old}
             pieces = marked
-            notes = [", ".join(f"{new} is {old}" for new, old in markers.items()), *notes]
+            notes = [", ".join(f"{new} stands for {old}" for new, old in markers.items()), *notes]
         unk = dictionary.unk()
         lost = [one for one in pieces if dictionary.index(one) == unk and one != dictionary[unk]]
         if lost:
             shown = ", ".join(list(dict.fromkeys(lost))[:10])
-            notes = [f"not in the dictionary, and read as <unk>: {shown}", *notes]
+            notes = [f"not in the dictionary, so read as <unk>: {shown}", *notes]
         tokens: Tensor = dictionary.encode_line(
             " ".join(pieces), line_tokenizer=str.split, add_if_not_exist=False
         )
@@ -82,13 +82,13 @@ class Segmentation:
         """Return the pieces of a text, and notes on how they were made."""
         mark, option, _ = _WAYS.get(self._kind, ("", "", ()))
         if mark and mark in text:
-            note = "taken as cut already, by the marks of subwords in it"
+            note = "has subword marks, so it is taken as already segmented"
             return (text.lower() if self._is_lower else text).split(), [note]
         if mark and self._bpe is None and text.strip():
             raise ValueError(
-                f"the dictionary has subwords, and nothing says how the text is cut into them: give "
-                f"--bpe {self._kind} --{option.replace('_', '-')} FILE of the training, or a text "
-                f"that is cut already"
+                f"the dictionary has subwords, but it is unknown how to segment a text into them: "
+                f"give --bpe {self._kind} --{option.replace('_', '-')} FILE as in training, or a text "
+                f"that is already segmented"
             )
         if self._tokenizer is not None:
             text = self._tokenizer.encode(text)
@@ -106,7 +106,7 @@ class Segmentation:
                     args = Namespace(bpe=self._kind, **{option: str(file)})
                     self._bpe = built(args, "bpe")
                     how = f"--bpe {self._kind} --{option.replace('_', '-')} {file}"
-                    self._notes = [f"cut by {how}"]
+                    self._notes = [f"segmented by {how}"]
                     return
 
 

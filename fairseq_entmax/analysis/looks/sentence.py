@@ -136,7 +136,7 @@ class Sentence:
         if layer is None or head is None:
             where = f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
             parts.append(f"mean of {number} head{'s' * (number != 1)}{where}")
-        return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
+        return ", ".join(parts) + f", without {closed} with a closed gate" * (closed > 0)
 
     def words(self) -> Self:
         """Return the sentence in words: weights are summed over the tokens of a key's word, and
@@ -177,14 +177,14 @@ class Sentence:
             raise ValueError(f"--attention got {name!r}: this model has {known}")
         layers = self.attention[name]
         if layer is not None and not 0 <= layer < len(layers):
-            raise ValueError(f"--layer got {layer}: {name} has the layers 0 to {len(layers) - 1}")
+            raise ValueError(f"--layer got {layer}: {name} has layers 0 to {len(layers) - 1}")
         places = range(len(layers)) if layer is None else [layer]
         most = max(len(layers[place]) for place in places)
         if most == 0:
-            raise ValueError(f"--layer got {layer}: it has no heads left in {name}")
+            raise ValueError(f"--layer got {layer}: no heads are left there in {name}")
         if head is not None and not 0 <= head < most:
             where = name if layer is None else f"layer {layer} of {name}"
-            raise ValueError(f"--head got {head}: {where} has the heads 0 to {most - 1}")
+            raise ValueError(f"--head got {head}: {where} has heads 0 to {most - 1}")
         heads = slice(None) if head is None else slice(head, head + 1)
         weights = torch.cat([layers[place][heads] for place in places])
         return weights, torch.tensor([g for at in places for g in self.gates[name][at][heads]])

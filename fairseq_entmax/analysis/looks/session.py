@@ -94,7 +94,7 @@ class Session:
         with torch.no_grad(), torch.random.fork_rng():
             sample = generated.generate(self.sample(dataset))
         if generated.numbers["empty"]:
-            raise ValueError("the model says nothing of a text: give its --translation")
+            raise ValueError("the model generated an empty translation: give --translation")
         return sample["target"][0].cpu(), dict(generated.numbers)
 
     def check_length(self, tokens: Tensor, side: int) -> None:
@@ -102,8 +102,7 @@ class Session:
         most = most[side] if isinstance(most, tuple) else most
         if len(tokens) > most:
             raise ValueError(
-                f"a text has {len(tokens)} tokens, and the model takes {most} at the most: shorten "
-                f"it"
+                f"a text has {len(tokens)} tokens, but the model takes at most {most}: shorten it"
             )
 
     @contextmanager

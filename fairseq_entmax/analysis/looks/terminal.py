@@ -67,8 +67,8 @@ def _zeros_of_heads(attention: str, weights: Tensor) -> str:
     # The share of the keys, per query, as in the measure of that name
     density = ((weights > 0) & seen).sum(-1) / seen.sum(-1)
     return (
-        f"of {len(weights)} heads {leaving or 'none'} leave{'s' * (leaving == 1)} out keys, with "
-        f"weights of exactly 0; mean density {float(density.mean()):.2f}; --layer and --head show one"
+        f"{leaving or 'none'} of {len(weights)} heads give{'s' * (leaving == 1)} some keys a weight "
+        f"of exactly 0; mean density {float(density.mean()):.2f}; --layer and --head show one head"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``fairseq-entmax ablate``: its results, its restarts, its errors."""
+"""The command ``fairseq-entmax ablate``: its results, restarts and errors."""
 
 import json
 import re
@@ -39,7 +39,7 @@ RESULT = "ablation.json"
 
 
 def write_data(folder, sources, targets, split="valid", markers=0):
-    """Binarised data of pairs of texts."""
+    """Write binarised data of sentence pairs."""
     folder.mkdir(exist_ok=True)
     for language, sentences in (("a", sources), ("b", targets)):
         (folder / f"dict.{language}.txt").write_text(words(markers), encoding="utf-8")
@@ -47,20 +47,20 @@ def write_data(folder, sources, targets, split="valid", markers=0):
 
 
 def save_trained(path, **options):
-    """A tiny model of seven updates."""
+    """Save a tiny model with seven updates."""
     history = {"num_updates": 7, "lr_scheduler_state": {}, "optimizer_name": "FairseqAdam"}
     state = {**state_of(trained(**options), **options), "optimizer_history": [history]}
     torch.save(state, path)
 
 
 def targets_of(model):
-    """What the model makes of the sources, with one word another one."""
+    """The model's translations of the sources, with one word of each changed."""
     generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=12, min_len=6))
     targets = []
     for source in SOURCES:
         net_input = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
         tokens = generator.generate([model], {"net_input": net_input})[0][0]["tokens"]
-        tokens[:-1] = tokens[:-1].clamp(4)  # words, no symbols
+        tokens[:-1] = tokens[:-1].clamp(4)  # words, not special symbols
         tokens[-2] = 4 + (tokens[-2] + 3) % 20
         targets.append(tokens)
     model.decoder.set_beam_size(1)
@@ -69,7 +69,7 @@ def targets_of(model):
 
 @pytest.fixture(autouse=True)
 def _progress_at_once(monkeypatch):
-    """Also of what takes less than three seconds."""
+    """Show progress even for work shorter than three seconds."""
     monkeypatch.setattr(progress, "SHORT", 0.0)
     monkeypatch.setattr(progress, "RAREST", 0.0)
 
@@ -81,7 +81,7 @@ def targets():
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory, targets):
-    """Data and checkpoints of tiny models, one with gates of which some are closed."""
+    """Data and checkpoints of tiny models, one of them with some gates closed."""
     folder = tmp_path_factory.mktemp("source")
     write_data(folder / "bin", SOURCES, targets)
     for split, lengths in (("single", [6]), ("long", [6, 70])):
@@ -109,7 +109,7 @@ def stored(output):
 
 
 def joined(sentences):
-    """Sentences as text, their subwords joined by hand."""
+    """Sentences as text, with subwords joined by hand."""
     return [
         "".join(f"{' ' * (token % 2)}w{token - 4}" for token in sentence[:-1].tolist()).strip()
         for sentence in sentences
@@ -118,13 +118,13 @@ def joined(sentences):
 
 @pytest.fixture(scope="module")
 def finished(source, tmp_path_factory):
-    """An ablation by both scores, of some heads and two sets."""
+    """An ablation with all scores, of some heads and two sets."""
     output = tmp_path_factory.mktemp("finished") / "out"
     ablate(source, output, *FINISHED)
     return output
 
 
-def test_named_heads_are_removed_alone_and_sets_together_the_worst_first(finished, targets):
+def test_single_heads_and_sets_are_removed_and_listed_from_the_worst(finished, targets):
     found = document(finished)
     assert (found["format"], found["version"]) == ("fairseq-entmax-ablation", 1)
     assert sorted(removal["heads"] for removal in found["removals"]) == [
@@ -142,14 +142,14 @@ def test_named_heads_are_removed_alone_and_sets_together_the_worst_first(finishe
 
 
 @pytest.mark.parametrize("score", ["loss", "rouge1", "rouge2", "rougeL"])
-def test_losses_and_rouge_are_those_of_the_stored_sentences_with_the_paired_t_test(
+def test_losses_and_rouge_match_the_stored_sentences_and_the_paired_t_test(
     finished, targets, score
 ):
     found, sentences = document(finished), stored(finished)
     lengths, rouge = list(map(len, targets)), rouge_scorer.RougeScorer([score], use_stemmer=True)
 
     def scores_of(heads):
-        """The score of each sentence, and of all."""
+        """The score of each sentence, and of all sentences."""
         own = sentences[heads]
         if score == "loss":
             means = [loss / length for loss, length in zip(own["nll"], lengths, strict=True)]
@@ -173,7 +173,7 @@ def test_losses_and_rouge_are_those_of_the_stored_sentences_with_the_paired_t_te
     assert corrected == pytest.approx(holm(p_values), rel=1e-9)
 
 
-def test_bleu_is_sacrebleus_of_the_stored_translations(finished, targets):
+def test_bleu_matches_sacrebleu_on_the_stored_translations(finished, targets):
     found, sentences = document(finished), stored(finished)
     bleu = {(): found["unchanged"]["bleu"]}
     bleu |= {tuple(removal["heads"]): removal["bleu"]["value"] for removal in found["removals"]}
@@ -187,7 +187,7 @@ def test_bleu_is_sacrebleus_of_the_stored_translations(finished, targets):
     assert "bs:50" in found["significance"]["bleu_signature"]
 
 
-def test_every_open_head_is_removed_by_default_and_a_closed_one_makes_no_difference(
+def test_all_open_heads_are_removed_by_default_and_closed_heads_do_not_matter(
     source, tmp_path, capsys
 ):
     gated = partial(ablate, source, tmp_path / "out", "--scores=loss", checkpoint="gated.pt")
@@ -208,13 +208,13 @@ def test_every_open_head_is_removed_by_default_and_a_closed_one_makes_no_differe
     assert table[1].split() == ["nothing", f"{loss:.4f}"]
 
 
-def test_a_folder_is_gone_on_with_by_more_heads_and_other_resamples(
+def test_an_ablation_is_continued_with_more_heads_or_other_resamples(
     source, targets, tmp_path, capsys
 ):
     out, straight = tmp_path / "out", tmp_path / "straight"
     ablate(source, out, "--heads=cross:0.1")
     capsys.readouterr()
-    # Data and checkpoint that moved are the same
+    # Copies of data and checkpoint in another place count as the same
     write_data(tmp_path / "bin", SOURCES, targets)
     (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
     ablate(tmp_path, out, "--heads=cross:0.0")
@@ -230,8 +230,8 @@ def test_a_folder_is_gone_on_with_by_more_heads_and_other_resamples(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--beam=2"], "generation was .*'beam': 5, .* and is .*'beam': 2, .*; choose another"),
-        (["--scores=loss"], r"scores was \['loss', 'bleu', 'rouge'\] and is \['loss'\]"),
+        (["--beam=2"], "generation was .*'beam': 5, .* and is now .*'beam': 2, .*; choose another"),
+        (["--scores=loss"], r"scores was \['loss', 'bleu', 'rouge'\] and is now \['loss'\]"),
         (["--path={gated}"], "checkpoint_sha256 was"),
         (["--gen-subset=other"], "data_sha256 was"),
     ],
@@ -245,9 +245,9 @@ def test_other_settings_in_the_same_folder_are_refused(source, targets, finished
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
 
-def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_path, monkeypatch):
+def test_an_overwritten_folder_has_no_old_results(source, tmp_path, monkeypatch):
     (tmp_path / "ablation.json").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"has an ablation.json and no removals.jsonl"):
+    with pytest.raises(FileExistsError, match=r"has an ablation.json but no removals.jsonl"):
         ablate(source, tmp_path)
     assert (tmp_path / "ablation.json").read_text() == "mine"
     monkeypatch.setattr(Scorer, "score", lambda *arguments: 1 / 0)
@@ -259,28 +259,30 @@ def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_pat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is none of loss, bleu, rouge"),
-        (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge among --scores"),
-        (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap takes 1 or more"),
+        (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is not one of loss, bl"),
+        (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge in --scores"),
+        (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap needs 1 or more"),
         (["--heads=cross:9.0"], "--heads: the model has no head cross:9.0"),
         (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),
         (["--gen-subset=none"], "--gen-subset got 'none', of which there is no data"),
-        (["--gen-subset=single"], "--gen-subset single has 1 sentences: .* needs 2 or more"),
+        (["--gen-subset=single"], "--gen-subset single has 1 sentences, .* needs 2 or more"),
         (["--gen-subset=long"], "--gen-subset long: .*--skip-invalid-size-inputs-valid-test"),
-        (["--sacrebleu-tokenize=moses"], "--sacrebleu-tokenize got 'moses': it can be 13a"),
+        (["--sacrebleu-tokenize=moses"], "--sacrebleu-tokenize got 'moses': give one of 13a"),
         (["--path=a.pt:b.pt"], "--path got 2 checkpoints, 'a.pt:b.pt': give one"),
         (["--path=there/is/none.pt"], "there is no checkpoint there/is/none.pt"),
-        (["--output", __file__], "is a file: name a folder"),
+        (["--output", __file__], "is a file: give a folder"),
     ],
 )
-def test_a_wrong_option_is_one_sentence_and_nothing_is_written(source, tmp_path, options, message):
+def test_a_wrong_option_gives_a_one_line_error_and_writes_nothing(
+    source, tmp_path, options, message
+):
     with pytest.raises((ValueError, OSError), match=message) as refusal:
         ablate(source, tmp_path / "out", *options)
     assert "\n" not in str(refusal.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path, monkeypatch):
+def test_without_scipy_losses_are_refused_at_the_start(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[analysis\]'"):
         ablate(source, tmp_path / "out")
@@ -289,7 +291,7 @@ def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path,
     assert document(tmp_path / "out")["removals"]
 
 
-def test_a_stopped_ablation_goes_on_to_the_same_results(source, finished, tmp_path, capsys):
+def test_a_stopped_ablation_resumes_to_the_same_results(source, finished, tmp_path, capsys):
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     (out / RESULT).unlink()

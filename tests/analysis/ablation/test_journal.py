@@ -1,4 +1,4 @@
-"""What is finished stays finished, and nothing else is taken for it."""
+"""The journal keeps finished removals, and takes nothing else for one."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def path(tmp_path):
     return tmp_path / "removals.jsonl"
 
 
-def test_a_line_cut_anywhere_is_dropped_and_what_was_added_is_read_back_exactly(path):
+def test_a_cut_line_is_dropped_and_all_others_are_read_back_exactly(path):
     whole = path.read_bytes()
     ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
     assert len(ends) == 3
@@ -36,12 +36,12 @@ def test_a_line_cut_anywhere_is_dropped_and_what_was_added_is_read_back_exactly(
         assert path.read_bytes() == whole
 
 
-def test_other_settings_are_refused_with_what_differs_and_the_remedy(path):
+def test_other_settings_are_refused_with_the_difference_and_the_remedy(path):
     before = path.read_bytes()
     changed = {"batch_size": 4, "generation": {"beam": 4, "lenpen": 2.0}}
     differences = (
-        "batch_size was None and is 4; generation was {'beam': 5} and is {'beam': 4, 'lenpen': 2.0}; "
-        "choose another --output, .*--overwrite"
+        "batch_size was None and is now 4; generation was {'beam': 5} and is now {'beam': 4, "
+        "'lenpen': 2.0}; choose another --output, .*--overwrite"
     )
     with pytest.raises(ValueError, match=differences):
         Journal(str(path), {**SETTINGS, **changed})
@@ -74,7 +74,7 @@ def test_a_damaged_line_in_the_middle_is_named(path):
         '{"format": "fairseq-entmax-removals", "version": 2}\n',
     ],
 )
-def test_a_file_of_something_else_is_left_alone(tmp_path, content):
+def test_a_file_of_another_format_is_left_alone(tmp_path, content):
     path = tmp_path / "removals.jsonl"
     path.write_text(content)
     with pytest.raises(ValueError, match="was not written by this version of the command"):

@@ -1,4 +1,4 @@
-"""A model without heads is the model with the heads taken out; scores are fairseq's own."""
+"""A model without heads matches the pruned model, and scores match fairseq's."""
 
 from argparse import Namespace
 
@@ -32,13 +32,13 @@ REMOVALS = [
 
 
 def pruned(model, heads, **options):
-    """Another model, smaller by the heads."""
+    """A second, smaller model without the heads."""
     state, _ = prune_state(state_of(model, **options), "some.pt", heads)
     return rebuilt(state)
 
 
 def batches():
-    """Three batches of one data set whose order is another."""
+    """Three batches of one data set, with its sentences in another order."""
     samples = [batch([9, 7, 4], [6, 8, 5]), batch([5, 5], [3, 9]), batch([11], [2])]
     for sample, ids in zip(samples, ([4, 0, 2], [5, 1], [3]), strict=True):
         sample["id"] = torch.tensor(ids)
@@ -65,7 +65,7 @@ def scorer(model, scores=("loss", "bleu"), samples=None, **options):
     ],
     ids=["entmax", "softmax-pre-norm", "gates"],
 )
-def test_a_model_without_heads_is_the_one_with_the_heads_taken_out(options, removal):
+def test_a_model_without_heads_matches_the_pruned_model(options, removal):
     model, heads = trained(**options), parse_heads(removal)
     smaller = pruned(model, heads, **options)
     before = logits(model)
@@ -78,7 +78,7 @@ def test_a_model_without_heads_is_the_one_with_the_heads_taken_out(options, remo
     assert not torch.allclose(found, before, atol=1e-3)
 
 
-def test_afterwards_the_model_is_as_it_was_also_after_an_error():
+def test_the_model_is_restored_even_after_an_error():
     model = trained(**ENTMAX)
     before = logits(model)
     with pytest.raises(KeyError), without_heads(model, parse_heads(WHOLE_LAYER)):
@@ -86,16 +86,16 @@ def test_afterwards_the_model_is_as_it_was_also_after_an_error():
     assert torch.equal(logits(model), before)
 
 
-def test_a_head_that_is_removed_gives_nothing_whatever_it_gave():
+def test_a_removed_head_contributes_nothing_even_if_infinite():
     model = trained(**ENTMAX)
-    with torch.no_grad():  # infinity, as half precision has it
+    with torch.no_grad():  # infinity, as can happen in half precision
         model.encoder.layers[0].self_attn.v_proj.bias[8:12] = torch.inf
     assert not logits(model).isfinite().all()
     with without_heads(model, parse_heads("encoder-self:0.2")):
         assert logits(model).isfinite().all()
 
 
-def test_the_text_of_a_removal_is_short_and_is_read_back():
+def test_a_removal_is_written_as_a_short_text_that_can_be_read_back():
     removal = tuple(sorted(parse_heads("encoder-self:0.3;cross:1.1,0.2")))
     assert names_of(removal) == ("cross:0.2", "cross:1.1", "encoder-self:0.3")
     assert text_of(names_of(removal)) == "cross:0.2,1.1;encoder-self:0.3"
@@ -103,7 +103,7 @@ def test_the_text_of_a_removal_is_short_and_is_read_back():
     assert text_of(()) == ""
 
 
-def test_translations_have_the_order_of_the_data_set():
+def test_translations_are_in_the_order_of_the_data_set():
     model, words = trained(**ENTMAX), tiny_task().target_dictionary
     found = scorer(model).score(())
     arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
@@ -115,8 +115,8 @@ def test_translations_have_the_order_of_the_data_set():
             assert found.translations[number] == " ".join(words[token] for token in tokens)
 
 
-def test_losses_and_references_have_the_order_of_the_data_set():
-    """Each sentence alone, unpadded, in float64."""
+def test_losses_and_references_are_in_the_order_of_the_data_set():
+    """Expected values come from each sentence alone, unpadded, in float64."""
     model, words = trained(**ENTMAX), tiny_task().target_dictionary
     found = scorer(model)
     scores = found.score(())
@@ -132,8 +132,8 @@ def test_losses_and_references_have_the_order_of_the_data_set():
 
 
 @pytest.mark.parametrize("options", [{"beam": 2}, {"beam": 1, "sampling": True}])
-def test_scores_do_not_depend_on_what_was_scored_before(options):
-    """A generator with a beam changes what cross-attention takes for a batch."""
+def test_scores_do_not_depend_on_previous_scoring(options):
+    """A generator with a beam changes how cross-attention interprets a batch."""
     model = trained(**ENTMAX)
     alone = scorer(model, ["loss"]).score(())
     several = scorer(model, **options)
@@ -143,20 +143,20 @@ def test_scores_do_not_depend_on_what_was_scored_before(options):
     assert again.nll == alone.nll != first.nll
 
 
-def test_a_target_that_is_not_in_the_dictionary_matches_no_hypothesis():
+def test_an_unknown_target_word_matches_no_hypothesis():
     samples = batches()
     samples[2]["target"][0, 0] = tiny_task().target_dictionary.unk()
     (reference,) = scorer(trained(**ENTMAX), ["bleu"], samples).references[3].split()
-    # What a hypothesis has for it
+    # The unknown word in a hypothesis
     hypothesis = tiny_task().target_dictionary.string(torch.tensor([3]))
     assert sacrebleu.corpus_bleu([hypothesis], [[reference]]).counts[0] == 0
 
 
-def test_markers_that_cannot_be_copied_leave_no_loss():
+def test_markers_in_the_targets_that_cannot_be_copied_are_refused():
     task = marked_task()
     options = {"attn_mapping": "softmax", "source_position_markers": MARKERS}
     model = build_model("entmax_copy_transformer", task=task, **options)
     samples = batches()
     samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
-    with pytest.raises(ValueError, match="cannot copy markers of the targets"):
+    with pytest.raises(ValueError, match="markers in the targets cannot be copied"):
         Scorer(model, task, config(), samples, ["loss"]).score([])

@@ -1,4 +1,4 @@
-"""Results of an ablation: tests of significance, ROUGE with markers, what scores depend on."""
+"""Results of an ablation: significance, ROUGE with markers, and what scores depend on."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ def by_sacrebleu(systems):
 
 
 @pytest.mark.parametrize("before", [None, "99"])
-def test_the_bootstrap_is_that_of_sacrebleu_and_leaves_the_environment(monkeypatch, before):
+def test_the_bootstrap_matches_sacrebleu_and_restores_the_environment(monkeypatch, before):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     if before is not None:
         monkeypatch.setenv("SACREBLEU_SEED", before)
@@ -46,7 +46,7 @@ def test_the_bootstrap_is_that_of_sacrebleu_and_leaves_the_environment(monkeypat
     assert found == scores
 
 
-def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposite():
+def test_identical_translations_have_p_1_unlike_in_sacrebleu():
     metric = bleu_metric(None, "en")
     assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1)[1] == [1.0]
     _, results = by_sacrebleu([GOOD, GOOD])
@@ -57,11 +57,11 @@ def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposit
     ("tokenize", "language", "expected"),
     [(None, "en", "13a"), (None, "zh", "zh"), ("none", "zh", "none"), ("char", "en", "char")],
 )
-def test_the_tokenizer_follows_the_language_unless_it_is_named(tokenize, language, expected):
+def test_the_tokenizer_follows_the_language_unless_given(tokenize, language, expected):
     assert bleu_metric(tokenize, language).tokenizer.signature() == expected
 
 
-def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
+def test_a_missing_tokenizer_gives_a_one_line_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "MeCab", None)
     monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
     with pytest.raises(ValueError, match="choose another with --sacrebleu-tokenize") as refusal:
@@ -69,22 +69,22 @@ def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
     assert "\n" not in str(refusal.value)
 
 
-def test_holms_correction_of_an_example_worked_by_hand():
-    """Sorted .005 .01 .03 .04, times 4 3 2 1: .02 .03 .06 .04, and never falling: .06 last."""
+def test_holms_correction_matches_a_hand_calculation():
+    """Sorted: .005 .01 .03 .04; times 4 3 2 1: .02 .03 .06 .04; made nondecreasing: .06 last."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], rel=1e-12)
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
 
 
 def by_rouge(*systems):
-    """Of the texts of the unchanged model, and of those without one head and without another."""
+    """Compare texts of the unchanged model, and of models without one head or another."""
     names = [(), ("cross:0.0",), ("cross:0.1",)]
     texts = zip(names, systems, strict=False)
     finished = {name: SentenceScores(None, list(own)) for name, own in texts}
     return compare(finished, SCORER, None, 10, 1, Rouge())
 
 
-def test_a_marker_is_one_word_and_another_marker_is_another_word():
+def test_each_marker_counts_as_one_distinct_word():
     same = by_rouge(*[("<unk-1> sat", "a <unk-0>", "cats sat")] * 2)["unchanged"]
     assert same["rouge1"] == same["rouge2"] == pytest.approx(100)
     other = by_rouge(*[("<unk-11> sat", "a <unk-1>", "cats sat")] * 2)["unchanged"]
@@ -103,9 +103,7 @@ class OtherSearch(TranslationConfig):
         (OtherSearch(data="x", length_penalty="wu"), {}, {"beam": 5, "length_penalty": "wu"}),
     ],
 )
-def test_scores_depend_on_the_beam_what_is_not_default_and_a_tasks_own_search(
-    task, options, expected
-):
+def test_scores_depend_on_the_beam_other_options_and_the_tasks_search(task, options, expected):
     config = OmegaConf.structured(GenerationConfig(**options))
     found = search_options(config, SimpleNamespace(cfg=OmegaConf.structured(task)))
     assert found | expected == found

@@ -1,4 +1,4 @@
-"""Language models: ``analyze``, ``report`` and ``ablate`` of a text alone."""
+"""Language models: ``analyze``, ``report`` and ``ablate`` on a text alone."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from tests.analysis.data_types.small import LM, model_of
 from tests.analysis.importance.test_relevance import lost
 
 TOKENS = sum(small.LENGTHS)
-# What heads may have or not, as the data has it
+# Measures that depend on the data
 DATA = {"final_punctuation", "question_word", "rare_word", "positional"}
 
 
@@ -42,7 +42,7 @@ def samples(task, split="valid"):
     return load_samples(task, split, range(len(task.dataset(split))))
 
 
-def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_with(of_texts):
+def test_a_text_has_one_side_and_the_checkpoints_sample_settings(of_texts):
     data = of_texts["data"]
     assert data["kind"] == "text"
     assert data["samples"] == {"break_mode": "none", "tokens": small.SAMPLE}
@@ -51,7 +51,7 @@ def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_wit
     assert (data["source_tokens"], data["source_lang"], data["target_lang"]) == (None, None, None)
 
 
-def test_a_text_that_begins_with_a_mark_is_not_to_predict_it(texts, tmp_path):
+def test_a_beginning_of_text_symbol_is_not_predicted(texts, tmp_path):
     analysis = small.analysed(texts, LM, ["entmax15"], tmp_path, "--add-bos-token", "--sentences=")
     task = load_task(str(texts / "bin"), task=LM, checkpoint=str(texts / "entmax15.pt"))
     task.args.add_bos_token = True
@@ -65,13 +65,13 @@ def test_a_text_that_begins_with_a_mark_is_not_to_predict_it(texts, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned", "adaptive"])
-def test_the_loss_is_that_of_every_token_given_those_before(texts, task, of_texts, name):
+def test_the_loss_is_the_mean_over_tokens_given_the_previous_ones(texts, task, of_texts, name):
     model, total = loaded(texts, task, name), 0.0
     for sample in samples(task):
         with torch.no_grad():
             output = model(**sample["net_input"])[0]
-        # Of an adaptive softmax not that of fairseq's criterion, which leaves out the second word
-        # of each band, as padding
+        # fairseq's criterion for an adaptive softmax is no reference, because it treats the second
+        # word of each band as padding
         bands = model.decoder.adaptive_softmax
         logs = output.log_softmax(-1) if bands is None else bands.get_log_prob(output, None)
         torch.testing.assert_close(logs.exp().sum(-1), torch.ones(logs.shape[:2]))
@@ -79,9 +79,7 @@ def test_the_loss_is_that_of_every_token_given_those_before(texts, task, of_text
     assert model_of(of_texts, name)["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
 
 
-def test_targets_outside_the_support_of_the_output_are_counted_and_not_in_the_loss(
-    texts, task, of_texts
-):
+def test_targets_outside_the_support_are_counted_and_left_out_of_the_loss(texts, task, of_texts):
     model, reached, gone, support = loaded(texts, task, "sparse"), [], 0, 0
     for sample in samples(task):
         with torch.no_grad():
@@ -104,9 +102,7 @@ def test_targets_outside_the_support_of_the_output_are_counted_and_not_in_the_lo
         ("of_labelled", "sparse", "encoder-self", {"relevance"}),
     ],
 )
-def test_heads_have_the_measures_that_mean_something_without_a_source(
-    kind, name, attention, absent, request
-):
+def test_measures_that_need_a_source_are_left_out(kind, name, attention, absent, request):
     analysis = request.getfixturevalue(kind)
     never = absent | {"copy_agreement"}
     assert not (never - DATA) & set(analysis["settings"]["measures"])
@@ -118,7 +114,7 @@ def test_heads_have_the_measures_that_mean_something_without_a_source(
             assert found - DATA == never - DATA
 
 
-def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
+def test_relevance_is_conserved_in_a_decoder_only_model(texts, task):
     sample = samples(task)[0]
     for name in ("softmax", "sparse"):
         relevance = head_relevance(loaded(texts, task, name), sample)
@@ -129,7 +125,7 @@ def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
         assert torch.isfinite(relevance.heads["decoder-self"][0]).all()
 
 
-def test_the_gradient_of_a_sparse_output_is_that_of_its_loss_and_finite(texts, task):
+def test_the_gradient_of_a_sparse_output_is_that_of_its_loss(texts, task):
     model = loaded(texts, task, "sparse").double()
     sample = max(samples(task), key=lambda one: one["target"].numel())
 
@@ -142,7 +138,7 @@ def test_the_gradient_of_a_sparse_output_is_that_of_its_loss_and_finite(texts, t
     assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_map_is_the_beginning_of_a_sample_and_of_its_map(texts, tmp_path):
+def test_a_map_shows_the_beginning_of_a_long_sample(texts, tmp_path):
     more = ("--gen-subset=long", "--tokens-per-sample=120", "--sentences=0")
     (entry,) = small.analysed(texts, LM, ["entmax15"], tmp_path, *more)["maps"]
     assert (len(entry["queries"]), entry["source"]) == (MAP_TOKENS, [])
@@ -155,7 +151,7 @@ def test_a_map_is_the_beginning_of_a_sample_and_of_its_map(texts, tmp_path):
     torch.testing.assert_close(shown, whole[:, :MAP_TOKENS, :MAP_TOKENS], atol=1e-3, rtol=1e-3)
 
 
-def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
+def test_the_rarest_tokens_so_far_match_every_prefix():
     ranks = torch.randint(-1, 9, (3, 12), generator=torch.Generator().manual_seed(0))
     ranks[0, :4] = -1
     first, second = rarest_so_far(ranks)
@@ -173,7 +169,7 @@ def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
         ("labelled", small.CLASSES, "sparse", "encoder-self:0.1", 60),
     ],
 )
-def test_a_removed_head_is_scored_by_the_loss_of_the_analysis(
+def test_a_removed_head_is_scored_with_the_loss_of_the_analysis(
     folder, task, name, head, counted, request, tmp_path
 ):
     own, analysis = (request.getfixturevalue(one) for one in (folder, f"of_{folder}"))
@@ -190,13 +186,13 @@ def test_a_removed_head_is_scored_by_the_loss_of_the_analysis(
     ("command", "folder", "option", "expected"),
     [
         ("analyze", "texts", "--of=generated", "--of got 'generated': language models write no text"),
-        ("analyze", "texts", "--measures=copy_agreement", "no measure of language models"),
+        ("analyze", "texts", "--measures=copy_agreement", "which language models do not have"),
         ("analyze", "texts", "--conllu=x", "--conllu got 'x': parses are of the source"),
         ("ablate", "texts", "--scores=bleu", "--scores got 'bleu'"),
         ("analyze", "labelled", "--num-classes=3", "2 classes apart, and --num-classes is 3"),
     ],
 )  # fmt: skip
-def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
+def test_options_that_do_not_apply_to_texts_or_labels_are_refused(
     command, folder, option, expected, request, tmp_path, capsys
 ):
     task, name = {"texts": (LM, "entmax15"), "labelled": (small.CLASSES, "sparse")}[folder]
@@ -216,7 +212,7 @@ def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
         (("translation", "plain", "entmax15"), "language models, and the data is pairs of texts"),
     ],
 )
-def test_data_and_models_of_another_task_are_refused_with_the_task_to_give(
+def test_data_and_models_of_another_task_are_refused_with_the_right_task(
     texts, labelled, tiny, tmp_path, capsys, case, expected
 ):
     task, data, model = case

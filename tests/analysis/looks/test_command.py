@@ -98,10 +98,10 @@ def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give the sentence by --text"),
-        (("--text", "w1"), "nothing says how the text is cut into them: give --bpe sentencepiece"),
-        (("--text", CUT, "--layer", 7), "--layer got 7: cross has the layers 0 to 1"),
-        (("--text", CUT, "--translation", "a", "--translation", "b"), "is there 2 times, and --text 1"),
+        ((), "give a sentence with --text"),
+        (("--text", "w1"), "it is unknown how to segment a text into them: give --bpe sentencepiece"),
+        (("--text", CUT, "--layer", 7), "--layer got 7: cross has layers 0 to 1"),
+        (("--text", CUT, "--translation", "a", "--translation", "b"), "is given 2 times, but --text 1"),
         (("--input", "nowhere.txt"), "look: nowhere.txt: No such file or directory"),
         (("--text", CUT, "--bpe", "sentencepiece"), "needs --sentencepiece-model FILE"),
         (("--text", CUT, "--output", "no/look.html"), "there is no folder"),

@@ -95,7 +95,7 @@ def test_a_model_that_copies_restores_the_words_that_it_lacks():
     found = look(model, "w1 quux w2", "w3 quux", task=marked_task())
     assert found.tokens == ["w1", "<unk-0>", "w2", "</s>"]
     assert found.target_tokens == ["w3", "<unk-0>", "</s>"]
-    assert "<unk-0> is quux" in str(found)
+    assert "<unk-0> stands for quux" in str(found)
     assert not found.is_generated
     written = look(model, "quux", task=marked_task(), max_len_a=0, max_len_b=4).translation
     assert "<unk-0>" not in written
@@ -155,12 +155,12 @@ def test_a_language_model_reads_the_text_behind_its_mark(texts, name):
     assert weights.triu(1).eq(0).all()
     assert [link.visible for link in found.links()] == [1, 2, 3, 4, 5, 6]
     assert found.words().tokens == ["</s>", "w1w2", "w3w4w6"]
-    with pytest.raises(ValueError, match="--translation got 'w1', and language models write none"):
+    with pytest.raises(ValueError, match="--translation got 'w1', but language models do not tra"):
         look(str(texts / f"{name}.pt"), CUT, "w1", data=str(texts / "bin"))
 
 
 def test_a_text_that_cannot_be_read_is_refused():
-    long = "a text has 71 tokens, and the model takes 64"
+    long = "a text has 71 tokens, but the model takes at most 64"
     for texts, message in ((["", None], "a text is empty"), (["w1", "w1 " * 70], long)):
         with pytest.raises(ValueError, match=message):
             look(build_model(), *texts, task=tiny_task())

@@ -31,10 +31,11 @@ def test_the_subword_model_by_the_data_cuts_and_is_named(tmp_path, place):
     cut = Segmentation(made, data=str(tmp_path / "data-bin"))
     expected = processor.encode("the cat sat", out_type=str)
     assert words_of(made, cut("the cat sat")) == [*expected, "</s>"]
-    assert cut("the cat sat").notes == [f"cut by --bpe sentencepiece --sentencepiece-model {path}"]
+    (note,) = cut("the cat sat").notes
+    assert note == f"segmented by --bpe sentencepiece --sentencepiece-model {path}"
     already = cut(" ".join(expected))
     assert words_of(made, already)[:-1] == expected
-    assert already.notes == ["taken as cut already, by the marks of subwords in it"]
+    assert already.notes == ["has subword marks, so it is taken as already segmented"]
 
 
 def test_the_merges_of_the_language_come_first(tmp_path):
@@ -53,5 +54,5 @@ def test_words_that_the_dictionary_lacks_are_said():
     cut = Segmentation(dictionary("a", "b"))
     made = cut("a quux b quux frob")
     assert made.tokens.tolist() == [4, 3, 5, 3, 3, 2]
-    assert made.notes == ["not in the dictionary, and read as <unk>: quux, frob"]
+    assert made.notes == ["not in the dictionary, so read as <unk>: quux, frob"]
     assert cut("a b").notes == []

@@ -46,7 +46,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     own = look()
     expected = own.attention["cross"][0][0]
     assert torch.equal(own.weights(), expected)
-    assert "mean of 2 heads in 2 layers, without 1 whose gate is closed" in shown(own)
+    assert "mean of 2 heads in 2 layers, without 1 with a closed gate" in shown(own)
     assert torch.equal(own.weights(layer=2, head=1), expected.flip(0))
 
 
@@ -54,8 +54,8 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     ("requested", "message"),
     [
         ({"attention": "encoder-self"}, "'encoder-self': this model has cross"),
-        ({"layer": 3}, "--layer got 3: cross has the layers 0 to 2"),
-        ({"head": 2}, "--head got 2: cross has the heads 0 to 1"),
+        ({"layer": 3}, "--layer got 3: cross has layers 0 to 2"),
+        ({"head": 2}, "--head got 2: cross has heads 0 to 1"),
         ({"top": 0}, "--top got 0"),
     ],
 )
@@ -73,7 +73,7 @@ def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
         gates={"cross": [[1.0, 1.0]]},
     )
     text = " ".join(shown(own).split())
-    assert "of 2 heads 1 leaves out keys, with weights of exactly 0; mean density 0.69" in text
+    assert "1 of 2 heads gives some keys a weight of exactly 0; mean density 0.69" in text
     assert "no zeros" not in text
     assert "no zeros" in shown(own, layer=0, head=1)
     # A word that is there twice has its places

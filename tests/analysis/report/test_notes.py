@@ -42,7 +42,7 @@ def test_the_numbers_of_sentences_are_those_of_the_model_with_their_largest_erro
         ([1.0, 1.1, 1.2, 1.3, 1.4], [1.51, 1.41, 1.31, 1.21, 1.11], -1, "turned round"),
         ([1.3, 1.1, 1.2, 1.4], [1.00004, 1.00001, 1.00003, 1.5], 0.7745966,
          "3 of 4 heads end at the same alpha, 1 to within 0.001"),
-        ([1.0, 1.1], [1.2, 1.3], None, "No correlation: 2 learn it, and 3 are needed."),
+        ([1.0, 1.1], [1.2, 1.3], None, "No correlation: at least 3 heads must learn it (here: 2)."),
     ],
 )  # fmt: skip
 def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, value, words):

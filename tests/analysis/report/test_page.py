@@ -185,7 +185,7 @@ def test_the_command_writes_the_page_and_says_where(folder, capsys):
         (["--output", "nowhere/r.html"], "--output got 'nowhere/r.html': there is no folder"),
         (["--output", "r.html", "--measure", "gate"], "--measure got 'gate'.*density, alpha"),
         (["--output", "r.html", "--formats", "png"], "--formats needs --figures"),
-        (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is none of png"),
+        (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is not one of png"),
         (["--output", "r.html", "--pruning", "no.tsv"], r"no\.tsv"),
         (["--output", "r.html", "--heads-table", "no/h.csv"], "--heads-table got 'no/h.csv': there"),
         (["--output", "r.html", "--heads-table", "r.html"], "is the report itself"),
