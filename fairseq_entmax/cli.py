@@ -23,29 +23,29 @@ from fairseq_entmax.progress import message_if_long
 MODULES = {
     "analyze": (
         "analysis.analyze",
-        "look at what every head of one or more models does, over a data set",
+        "measure what every head of one or more models does on a data set",
     ),
     "ablate": (
         "analysis.ablation.command",
-        "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
+        "remove each head in turn, and score the rest of the model by loss, BLEU and ROUGE",
     ),
-    "look": ("analysis.looks.command", "show the attention on sentences of your own"),
+    "look": ("analysis.looks.command", "show the attention on your own sentences"),
     "report": (
         "analysis.report.command",
-        "draw what analyze wrote as one HTML page, and as figures for a paper",
+        "draw the results of analyze as one HTML page, and as figures for a paper",
     ),
     "oov": (
         "summaries.oov_command",
-        "words outside the vocabulary as markers that a model copies, and back",
+        "replace words outside the vocabulary by markers that a model can copy, or restore them",
     ),
     "rouge": (
         "summaries.rouge_command",
-        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
+        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with confidence intervals",
     ),
 }
 # The status that a shell reports for a command that SIGPIPE ended
 PIPE_CLOSED = 141
-USER_DIR = "a folder of Python that registers further mappings or models, as in fairseq's commands"
+USER_DIR = "a folder of Python that registers more mappings or models, as in fairseq's commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def _run(words: list[str]) -> int:
         else:
             parser = _parser()
             if not words:
-                parser.error("give a command, such as analyze: --help says which there are")
+                parser.error("give a command, such as analyze; see --help for the list")
             options = parser.parse_args(words)
             options.run(options)
     except BrokenPipeError:
@@ -100,7 +100,7 @@ def _run(words: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="fairseq-entmax", description="Tools around models of fairseq-entmax."
+        prog="fairseq-entmax", description="Tools for fairseq-entmax models."
     )
     parser.add_argument("--version", action="version", version=fairseq_entmax.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -108,18 +108,18 @@ def _parser() -> argparse.ArgumentParser:
     user_dir = commands.add_parser(
         "user-dir",
         help="print the path to give to --user-dir",
-        description="Prints the folder of this package. Commands of fairseq know its models, "
-        "criterions and tasks where it is named: fairseq-train DATA --user-dir "
+        description="Prints the folder of this package. A fairseq command that is given it "
+        "knows the models, criterions and tasks of this package: fairseq-train DATA --user-dir "
         '"$(fairseq-entmax user-dir)" ...',
     )
     user_dir.set_defaults(run=_print_user_dir)
 
     alpha = commands.add_parser(
         "alpha",
-        help="print the alpha of every head of a checkpoint, or what else its heads learn",
-        description="Prints the alpha of every head of a checkpoint, a row for each layer of each "
-        "attention, with the mean of those that are learned, or what else its heads learn, such as "
-        "the strength of fusedmax. Of a fixed mapping it prints the number that all heads have.",
+        help="print the alpha of every head of a checkpoint, and other values that heads learn",
+        description="Prints the alpha of every head of a checkpoint, with a row for each layer of "
+        "each attention and the mean of learned alphas, and other values that heads learn, such as "
+        "the strength of fusedmax. For a fixed mapping it prints the value that all heads share.",
     )
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     alpha.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
@@ -131,11 +131,11 @@ def _parser() -> argparse.ArgumentParser:
 
     tag = commands.add_parser(
         "tag",
-        help="write the parses of a text as CoNLL-U, for analyze --conllu",
-        description="Parses a text by a pipeline of spaCy (the extra 'tagger').",
+        help="parse a text and write the parses as CoNLL-U, for analyze --conllu",
+        description="Parses a text with a spaCy pipeline (needs the extra 'tagger').",
     )
-    tag.add_argument("text", metavar="TEXT", help="a file with a sentence a line")
-    tag.add_argument("--language", required=True, metavar="LANG", help="such as es, or a pipeline")
+    tag.add_argument("text", metavar="TEXT", help="a file with one sentence per line")
+    tag.add_argument("--language", required=True, metavar="LANG", help="such as es; or a pipeline")
     tag.add_argument("--output", required=True, metavar="FILE", help="the CoNLL-U file to write")
     tag.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     tag.set_defaults(run=_tag)
@@ -147,9 +147,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
-        help="write a smaller checkpoint, without the heads that are closed or named",
-        description="Takes closed heads out of a checkpoint with head gates, and named heads or all but "
-        "the best out of any; the result has no gates.",
+        help="write a smaller checkpoint, without closed heads or heads that you name",
+        description="Removes closed heads from a checkpoint with head gates, and from any "
+        "checkpoint the heads that you name or all but the best. The result has no gates.",
     )
     add = prune.add_argument
     add("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
@@ -158,30 +158,30 @@ def _add_prune(commands: Any) -> None:
     add(
         "--heads",
         metavar="HEADS",
-        help="heads to remove beside the closed ones, as layer.head from 0, such as "
+        help="heads to remove besides the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    best = "keep the N best heads, or so many of some attentions: encoder-self=10,cross=16"
+    best = "keep the N best heads, or a number for some attentions: encoder-self=10,cross=16"
     add("--keep", metavar="N", help=best)
     add(
         "--by",
         metavar="WHAT",
-        help="what makes a head good: loss, how much it grows without the head; gates; random; or a "
+        help="how to rank heads: loss (its increase without the head), gates, random, or a "
         "measure, such as gradient, relevance or confidence",
     )
     add("--evidence", metavar="FILE", help="ablation.json or analysis.json of CHECKPOINT")
-    add("--seed", metavar="N", type=int, default=1, help="of --by random (default: 1)")
+    add("--seed", metavar="N", type=int, default=1, help="seed of --by random (default: 1)")
     add("--overwrite", action="store_true", help="replace the output if it exists")
     add(
         "--print-config",
         action="store_true",
-        help="print the options that train a model with the heads of CHECKPOINT (closed ones left "
-        "out), or of the output, from scratch",
+        help="print the options to train a model from scratch with the heads of CHECKPOINT (closed "
+        "ones left out), or of the output",
     )
     add(
         "--undecided",
         action="store_true",
-        help="prune also where training with --target-heads ended before it decided the heads",
+        help="prune even if training with --target-heads ended before it decided the heads",
     )
     prune.set_defaults(run=_prune)
 
@@ -230,11 +230,11 @@ def _import_user_dir(path: str | None) -> None:
 def _prune(options: argparse.Namespace) -> None:
     chosen = options.heads, options.keep
     if options.output is None and (chosen != (None, None) or options.overwrite):
-        raise ValueError("--heads, --keep and --overwrite need --output FILE, what to write")
+        raise ValueError("--heads, --keep and --overwrite need --output FILE, the file to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
     if (options.keep is None) != (options.by is None) or None not in chosen:
-        raise ValueError("give --heads, or both --keep N and --by WHAT, to say which heads go")
+        raise ValueError("give --heads, or both --keep N and --by WHAT, to say which to remove")
     heads: Any = named_heads("--heads", options.heads) if options.heads is not None else ()
     if options.output is not None:
         check_target(options.output, "--output", options.overwrite)
@@ -249,7 +249,7 @@ def _prune(options: argparse.Namespace) -> None:
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
-    with message_if_long(f"{source} is read, pruned and written"):
+    with message_if_long(f"reading {source}, pruning and writing it"):
         report = pruning.prune_checkpoint(
             options.checkpoint,
             options.output,

@@ -25,7 +25,7 @@ from fairseq_entmax import warning_filters
 
 INSTALL_FAIRSEQ = (
     "this part of fairseq-entmax needs fairseq, which is not installed: run "
-    "pip install 'fairseq-entmax[fairseq]', or install a fairseq of your own"
+    "pip install 'fairseq-entmax[fairseq]', or install your own fairseq"
 )
 
 warning_filters.hush()  # before fairseq warns

@@ -13,5 +13,5 @@ def reason(error: BaseException) -> str:
     if isinstance(error, IndexError):
         return "it ends too early"
     if isinstance(error, AttributeError | TypeError | AssertionError) or not text:
-        return "something in it has another form"
+        return "it is malformed"
     return text

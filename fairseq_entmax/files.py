@@ -25,7 +25,7 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
     if not name or target.is_dir():
         raise ValueError(f"{option} got '{name}': give the name of a file")
     if target.exists() and not target.is_file():
-        raise ValueError(f"{option} got '{name}', which is no ordinary file: give another name")
+        raise ValueError(f"{option} got '{name}', which is not a regular file: give another name")
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"{option} got '{name:.900}': there is no folder {target.parent!s:.900}: make it first"

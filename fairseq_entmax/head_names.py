@@ -34,8 +34,8 @@ def parse_heads(text: str) -> set[Head]:
             match = _NUMBERS.fullmatch(number.strip())
             if attention not in ATTENTIONS or match is None:
                 raise ValueError(
-                    f"{part.strip()!r} names no heads: write ATTENTION:LAYER.HEAD,LAYER.HEAD, "
-                    f"counted from 0, with an attention of {', '.join(ATTENTIONS)}, such as "
+                    f"{part.strip()!r} does not name heads: write ATTENTION:LAYER.HEAD,LAYER.HEAD, "
+                    f"counted from 0, where ATTENTION is one of {', '.join(ATTENTIONS)}, such as "
                     f"encoder-self:0.3,0.5;cross:2.1"
                 )
             named = Head(attention, int(match[1]), int(match[2]))

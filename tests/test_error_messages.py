@@ -7,8 +7,8 @@ def test_a_reason_is_one_line():
     for error, text in (
         (KeyError("alpha"), "it has no 'alpha'"),
         (IndexError("9"), "it ends too early"),
-        (TypeError("int"), "something in it has another form"),
-        (ValueError(""), "something in it has another form"),
+        (TypeError("int"), "it is malformed"),
+        (ValueError(""), "it is malformed"),
         (ValueError("two\nlines"), "two lines"),
         (ValueError("x" * 999), "x" * 200),
     ):

@@ -123,7 +123,7 @@ def test_an_invalid_output_is_refused_with_a_clear_message(tmp_path):
     for path, overwrite, error, message in [
         ("", True, ValueError, "--output got '': give the name of a file"),
         (tmp_path, True, ValueError, "give the name of a file"),
-        (pipe, True, ValueError, "pipe', which is no ordinary file: give another name"),
+        (pipe, True, ValueError, "pipe', which is not a regular file: give another name"),
         (tmp_path / "no" / "a", False, FileNotFoundError, "there is no folder .*: make it first"),
         (link, False, FileExistsError, "link', which exists: give another name, or --overwrite"),
     ]:

@@ -31,7 +31,7 @@ def test_heads_are_named_by_attention_layer_and_number(text, expected):
 )
 def test_a_text_that_names_no_heads_is_refused_with_the_format(text):
     message = (
-        rf"'{re.escape(text)}' names no heads: write .*encoder-self, decoder-self, cross, such"
+        rf"'{re.escape(text)}' does not name heads: write .*encoder-self, decoder-self, cross, such"
     )
     with pytest.raises(ValueError, match=message):
         parse_heads(text)

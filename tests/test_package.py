@@ -97,7 +97,7 @@ CALLS = [
     (["--help"], 0, "user-dir"),
     (["analyze", "--help"], 0, "--help-all"),
     (["nonsense"], 2, "nonsense"),
-    (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
+    (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' does not name heads"),
     (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
 ]
 

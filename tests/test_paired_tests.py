@@ -19,7 +19,7 @@ def test_the_p_value_for_three_sentences_matches_the_closed_form():
 
 
 def test_equal_scores_have_p_1_and_one_sentence_is_refused():
-    with pytest.raises(ValueError, match="needs 2 sentences or more, not 1"):
+    with pytest.raises(ValueError, match="needs at least 2 sentences, not 1"):
         paired_t_test([1.0], [2.0])
     assert paired_t_test([2.0, 1.0, 4.0], [2.0, 1.0, 4.0]) == 1.0
 

@@ -144,7 +144,7 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@cut.pt", "--print-config"], ["cut.pt", "damaged"]),
         (["@sub", *OUTPUT], ["sub is no file"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:0.9"], ["gated.pt has no head cross:0.9"]),
-        (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' names no heads"]),
+        (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' does not name heads"]),
         (["@gated.pt"], ["give --output FILE", "--print-config"]),
         (["@gated.pt", "--heads", "cross:0.1"], ["--heads, --keep and --overwrite need --output"]),
         (["@plain.pt", *OUTPUT, "--keep", "4"], ["or both --keep N and --by WHAT"]),

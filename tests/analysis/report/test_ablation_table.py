@@ -76,7 +76,7 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
     [
         ({"checkpoint": "other.pt"}, "it is of other.pt, and the analysis of runs/softmax/"),
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
-        ({"removals": 3}, "is damaged: something in it has another form"),
+        ({"removals": 3}, "is damaged: it is malformed"),
         ({"data": DATA | {"subset": "valid"}}, "its subset is valid, and that of the analysis test"),
     ],
 )  # fmt: skip
