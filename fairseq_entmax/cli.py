@@ -36,7 +36,7 @@ MODULES = {
     ),
     "oov": (
         "summaries.oov_command",
-        "replace words outside the vocabulary by markers that a model can copy, or restore them",
+        "replace words outside the vocabulary by markers to copy, or restore them",
     ),
     "rouge": (
         "summaries.rouge_command",
@@ -90,7 +90,7 @@ def _run(words: list[str]) -> int:
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError, MemoryError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
             raise  # not a package that the user could install
-        text = f"there is not enough memory {error}" if isinstance(error, MemoryError) else error
+        text = f"there is not enough memory. {error}" if isinstance(error, MemoryError) else error
         if isinstance(error, OSError) and error.filename and error.strerror:
             text = f"{error.filename}: {error.strerror}"
         print(f"fairseq-entmax {command}: {text}", file=sys.stderr)
@@ -161,7 +161,7 @@ def _add_prune(commands: Any) -> None:
         help="heads to remove besides the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    best = "keep the N best heads, or a number for some attentions: encoder-self=10,cross=16"
+    best = "keep the N best heads, or N per attention: encoder-self=10,cross=16"
     add("--keep", metavar="N", help=best)
     add(
         "--by",
