@@ -1,4 +1,4 @@
-"""The measures of attention once more: in loops over sentences, heads, queries and keys."""
+"""The measures of attention again, as loops over sentences, heads, queries and keys."""
 
 import math
 from collections import Counter
@@ -9,9 +9,9 @@ OFFSETS = range(-4, 5)
 
 
 def sentences(weights, queries, keys):
-    """Cut ``(batch, heads, queries, keys)`` to what is real: lists ``[head][query][key]``.
+    """Cut ``(batch, heads, queries, keys)`` to the real tokens: lists ``[head][query][key]``.
 
-    ``queries`` and ``keys`` are lists of ``(start, length)``, one a sentence.
+    ``queries`` and ``keys`` are lists of ``(start, length)``, one per sentence.
     """
     return [
         [
@@ -23,7 +23,7 @@ def sentences(weights, queries, keys):
 
 
 def target_log_probs(model, sample, pad=1):
-    """Log-probabilities of each sentence's target, a sentence at a time and without padding."""
+    """Log probabilities of each target, one sentence at a time and without padding."""
     for source, target in zip(sample["net_input"]["src_tokens"], sample["target"], strict=True):
         source, target = source[source != pad], target[target != pad]
         with torch.no_grad():
@@ -65,7 +65,7 @@ def density_histogram(found, head, causal, bins):
 
 
 def confidence(found, head, causal, ends):
-    """``ends``: for each sentence the places of its keys that are ends of sentences."""
+    """``ends``: for each sentence, the positions of keys that are end-of-sentence symbols."""
     largest = []
     for sentence, end in zip(found, ends, strict=True):
         for i, row in enumerate(sentence[head]):
@@ -113,7 +113,7 @@ def diversity(found, causal):
 
 
 def merging(found, head, words):
-    """``words``: for each sentence a list of lists of places, one for each word."""
+    """``words``: for each sentence, a list of words, each a list of positions."""
     every, split = [], []
     for sentence, of_sentence in zip(found, words, strict=True):
         rows = sentence[head]
@@ -128,7 +128,7 @@ def merging(found, head, words):
 
 
 def rare_word(found, head, ranks, limit):
-    """``ranks``: for each sentence the rank of each key's token, -1 for special symbols."""
+    """``ranks``: for each sentence, the rank of each key's token, -1 for special symbols."""
     rarest, two = [], []
     for sentence, of_sentence in zip(found, ranks, strict=True):
         different = sorted({rank for rank in of_sentence if rank >= 0}, reverse=True)
@@ -142,7 +142,7 @@ def rare_word(found, head, ranks, limit):
 
 
 def runs(row):
-    """Lists of neighbouring places with equal weight above zero."""
+    """Lists of neighbouring positions with equal nonzero weight."""
     found = []
     for place, weight in enumerate(row):
         if weight == 0:
@@ -155,13 +155,13 @@ def runs(row):
 
 
 def clusters(row):
-    """Lists of places with equal weight above zero, the heaviest first."""
+    """Lists of positions with equal nonzero weight, the largest weight first."""
     weights = sorted({weight for weight in row if weight > 0}, reverse=True)
     return [[place for place, other in enumerate(row) if other == weight] for weight in weights]
 
 
 def equal_weights(found, head):
-    """All four numbers of ``equal_weights``."""
+    """All four values of ``equal_weights``."""
     rows = [row for sentence in found for row in sentence[head]]
 
     def size(groups_of):

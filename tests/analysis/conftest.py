@@ -1,4 +1,4 @@
-"""Tiny models with data, of each kind, and what ``analyze`` says of them."""
+"""Tiny models of each kind with data, and their analyses by ``analyze``."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def tiny(tmp_path_factory):
 
 
 def made_of(kind, **options):
-    """A folder with ``bin``, tiny data, and models of it."""
+    """A fixture: a folder with tiny data in ``bin``, and models for it."""
 
     @pytest.fixture(scope="session")
     def folder(tmp_path_factory):
@@ -36,7 +36,7 @@ masked = made_of("masked_models")
 
 
 def analysis_of(kind, task, *names, more=()):
-    """The analysis of some models of a folder."""
+    """A fixture: the analysis of some models of a folder."""
 
     @pytest.fixture(scope="session")
     def analysed(request, tmp_path_factory):
@@ -48,7 +48,7 @@ def analysis_of(kind, task, *names, more=()):
     return analysed
 
 
-# One pruned and one with a sparse output
+# One model is pruned, and one has a sparse output
 of_texts = analysis_of(
     *("texts", "language_modeling", "softmax", "entmax15", "pruned", "sparse", "adaptive")
 )

@@ -1,4 +1,4 @@
-"""The command that looks at every head."""
+"""The command ``analyze``, which measures every head."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def models(tmp_path_factory, task):
         (folder / name).mkdir()
         model = _build(task, arch, {**extra, **LONG})
         paths.append(save(folder / name / "m.pt", model, arch, ("es", "en"), **extra, **LONG))
-    # The values of this model, which alone are those of its record
+    # A record of this model's own values, since any other would be left out
     record = [{"update": n, "alpha": alphas_of(model)} for n in range(6)]
     lines = "".join(json.dumps(line) + "\n" for line in record)
     (folder / "entmax" / "alpha.jsonl").write_text(lines)
@@ -83,7 +83,7 @@ def analysis(data, models, tmp_path_factory):
     return read(folder)
 
 
-def test_long_work_says_how_far_it_is(data, models, tmp_path, monkeypatch, capsys):
+def test_long_work_shows_its_progress(data, models, tmp_path, monkeypatch, capsys):
     for name in ("SHORT", "RAREST"):
         monkeypatch.setattr(progress, name, 0)
     given = [f"{data}/bin", f"--path={models[0]}", "--cpu", "--num-workers=0"]
@@ -100,7 +100,7 @@ def texts_of(data):
 
 
 def lengths_of(data):
-    """The longer side of each sentence, in tokens."""
+    """The length of each sentence's longer side, in tokens."""
     return [max(len(one.split()) + 1 for one in pair) for pair in zip(*texts_of(data), strict=True)]
 
 
@@ -120,7 +120,7 @@ def test_the_data_is_counted_and_typical_sentences_are_shown(analysis, data):
     assert analysis["chosen"] == {"by": "typical", "lengths": expected}
 
 
-def test_every_head_has_every_number_that_its_attention_can_have(analysis):
+def test_every_head_has_all_numbers_that_its_attention_can_have(analysis):
     assert [m["name"] for m in analysis["models"]] == ["softmax", "entmax15", "entmax"]
     layers = analysis["models"][2]["attentions"]
     assert [(one["attention"], one["layer"], len(one["heads"])) for one in layers] == [
@@ -136,7 +136,7 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
         "cross": never | {"subword_merging", "question_word"},
     }
     for model in analysis["models"]:
-        # As many sentences as there are, where these are no more precise
+        # All sentences are used if no fewer are precise enough
         assert model["importance_sentences"] == {"relevance": 2, "gradient": 40}
         for layer in model["attentions"]:
             gone = absent[layer["attention"]] | ({"gate"} if model["name"] != "entmax" else set())
@@ -144,7 +144,7 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
                 empty = {name for name, value in head.items() if value is None}
                 assert empty - {"positional", "rare_word"} == gone - {"positional", "rare_word"}
                 assert 0 <= head["standard_errors"]["relevance"] < 0.5
-    # A record of training ends at the checkpoint's update
+    # The record ends at the checkpoint's update
     assert analysis["models"][0]["records"] == {}
     record = analysis["models"][2]["records"]["alpha"]
     assert [line["update"] for line in record] == [0, 1, 2, 3]
@@ -152,7 +152,7 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
     assert record[3]["values"]["cross"]["1"] == pytest.approx(alphas, abs=1e-5)
 
 
-def test_the_loss_is_fairseqs_and_numbers_are_the_measures_on_all_sentences(analysis, models, task):
+def test_loss_and_measures_match_fairseq_and_one_pass_over_all_sentences(analysis, models, task):
     loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
     (sample,) = samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=100)
@@ -175,7 +175,7 @@ def test_the_loss_is_fairseqs_and_numbers_are_the_measures_on_all_sentences(anal
                     assert given["offsets"][name][offset] == near
 
 
-def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
+def test_maps_contain_the_weights_of_their_sentences(analysis, data, models, task):
     maps = analysis["maps"]
     assert len(maps) == 10
     dataset = loading.load_dataset(task, "valid")
@@ -198,7 +198,7 @@ def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
             assert torch.allclose(decoded, exact, rtol=1e-3, atol=1e-7)
 
 
-def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsys):
+def test_chosen_sentences_and_measures_are_used(data, models, tmp_path, capsys):
     chosen = ("--sentences=5,0,5", "--measures=density,gradient")
     assert analyze(data, models[1], tmp_path / "a", *chosen) == 0
     found = read(tmp_path / "a")
@@ -237,7 +237,7 @@ def test_wrong_options_are_named_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path, capsys):
+def test_too_long_sentences_are_skipped_everywhere(data, task, tmp_path, capsys):
     extra = {"max_source_positions": 40, "max_target_positions": 40, "encoder_learned_pos": True}
     extra |= {"decoder_learned_pos": True, "share_all_embeddings": True, "attn_mapping": "entmax15"}
     model = _build(task, "entmax_transformer", extra)
@@ -255,7 +255,7 @@ def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path
     assert f"--sentences got {long}, a sentence that is longer" in capsys.readouterr().err
 
 
-def test_numbers_that_are_not_finite_are_told_at_once(data, task, tmp_path, capsys):
+def test_numbers_that_are_not_finite_are_an_error(data, task, tmp_path, capsys):
     model = _build(task, "transformer", LONG)
     with torch.no_grad():
         model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
@@ -265,7 +265,7 @@ def test_numbers_that_are_not_finite_are_told_at_once(data, task, tmp_path, caps
     assert "m.pt gives numbers that are not finite, in one of the sentences" in error
 
 
-def test_notebooks_load_tasks_models_and_samples(data, models):
+def test_tasks_models_and_samples_can_be_loaded_in_a_notebook(data, models):
     task = load_task(f"{data}/bin")
     assert (task.cfg.source_lang, task.cfg.target_lang) == ("es", "en")
     batches = load_samples(task, "valid", range(5), at_once=2)
@@ -275,11 +275,11 @@ def test_notebooks_load_tasks_models_and_samples(data, models):
         load_task("nowhere")
 
 
-def test_with_parses_heads_are_held_against_them(data, models, tmp_path, caplog):
+def test_heads_are_compared_with_parses(data, models, tmp_path, caplog):
     lines = (data / "valid.es").read_text().splitlines()
     parses = "".join(chained(line.split()) for line in lines)
     (tmp_path / "valid.conllu").write_text(parses, encoding="utf-8")
-    # A damaged record of training is left out with a warning
+    # A damaged record is left out with a warning
     shutil.copy(models[2], tmp_path / "m.pt")
     (tmp_path / "alpha.jsonl").write_text("no record\n\n")
     more = (f"--conllu={tmp_path / 'valid.conllu'}", "--measures=density")
@@ -303,7 +303,7 @@ def test_with_parses_heads_are_held_against_them(data, models, tmp_path, caplog)
     ("command", "own"),
     [("analyze", "--sentences"), ("ablate", "--scores"), ("look", "--translation")],
 )
-def test_help_fits_a_screen_and_all_help_has_fairseqs_options_too(
+def test_help_fits_on_a_screen_and_help_all_includes_fairseqs_options(
     command, own, monkeypatch, capsys
 ):
     monkeypatch.setenv("COLUMNS", "100")

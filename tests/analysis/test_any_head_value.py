@@ -1,4 +1,4 @@
-"""Nothing but its meaning is known of alpha: values of any name are written and drawn like it."""
+"""Learned values of any name are recorded and drawn like alpha; only alpha has a known meaning."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ from tests.support import build_model
 
 
 def renamed(names):
-    """A document whose last model has values by other names than alpha; ``{}`` has none."""
+    """A document whose last model has values under other names than alpha; ``{}`` for no values."""
     analysis = synthetic_analysis(models=3, layers=2, heads=2, sentences=0)
     model = analysis["models"][2]
     for layer in model["attentions"]:
@@ -35,12 +35,12 @@ def renamed(names):
     return analysis
 
 
-def test_the_report_has_columns_and_figures_of_every_name():
+def test_the_report_has_columns_and_figures_for_any_name():
     analysis = renamed({"strength": 10.0, "density": -1.0})
     document.validate(analysis, "a.json")
     page = embedded(render_page(analysis, figures(analysis)))
     shown = {one["name"]: one for one in page["measures"]}
-    # The measure of this name stands for itself
+    # The measure keeps its name, and the value gets a prefix
     assert {"alpha", "strength", "density", "mapping-density"} <= set(shown)
     assert shown["strength"]["isMain"]
     assert (shown["alpha"]["range"], shown["strength"]["range"]) == ([1.0, 2.0], None)
@@ -54,12 +54,12 @@ def test_the_report_has_columns_and_figures_of_every_name():
     assert {"alpha", "strength"} <= set(summary.as_table(analysis).splitlines()[0].split())
 
 
-def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
+def test_only_a_known_alpha_of_1_excludes_zeros():
     values = ({"alpha": 1.0}, {"alpha": 1.01}, {}, {"alpha": None})
     assert [may_leave_out({"values": own}) for own in values] == [False, True, True, True]
 
 
-def test_values_that_heads_share_are_those_of_each_and_per_head_mappings_without_one_have_null():
+def test_shared_values_are_repeated_per_head_and_missing_ones_are_null():
     shared = build_model(attn_mapping="entmax:init=1.5", share_alpha="layer")
     layer = MeasuredLayer("cross", 0, None, shared.decoder.layers[0].encoder_attn)
     assert HeadValues().of_heads(layer) == [{"values": {"alpha": 1.5}}] * 4
@@ -75,14 +75,14 @@ def test_values_that_heads_share_are_those_of_each_and_per_head_mappings_without
 
 
 def record_of(folder, model, *lines, name="alpha"):
-    """What of a record, of updates and how far values are moved, is read beside a checkpoint."""
+    """Write a record of (update, offset of the values), and return what is read of it."""
     text = (json.dumps({"update": update, name: alphas_of(model, by)}) for update, by in lines)
     (folder / f"{name}.jsonl").write_text("\n".join([*text, ""]))
     loaded = LoadedModel("m", str(folder / "m.pt"), "entmax_transformer", model, 7)
     return training_records(loaded)
 
 
-def test_the_values_of_the_checkpoint_are_the_end_of_its_record(tmp_path, caplog):
+def test_a_record_ends_with_the_values_of_the_checkpoint(tmp_path, caplog):
     model = build_model(attn_mapping="entmax")
     assert record_of(tmp_path, model, (7, 0), name="strength") == {}
     lines = record_of(tmp_path, model, (0, 0.002), (5, 0.001), (10, -0.001))["alpha"]

@@ -1,4 +1,4 @@
-"""``analyze`` of models that copy words, on the reference and on what they generate."""
+"""``analyze`` on models that copy words, for references and for generated text."""
 
 import math
 from functools import partial
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 COPY = "entmax_copy_transformer"
 SHARED = {"share_all_embeddings": True}
-# Sparse enough that markers of the source get no weight at times
+# Sparse enough that some markers of the source get no weight
 SPARSE = {**SHARED, "attn_mapping": "sparsemax", "copy_layer": 0, "copy_heads": "1,3"}
 MARKED = {**SHARED, "attn_mapping": "sparsemax", "source_position_markers": 3}
 SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8])
@@ -41,16 +41,16 @@ SEARCH = ("--of=generated", "--beam=2", "--max-len-b=9", "--lenpen=0.9")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Data, and checkpoints of a model without a copy, with one, and with markers."""
+    """Data, and checkpoints of a model without copying, one with it, and one with markers."""
     folder = tmp_path_factory.mktemp("copies")
-    # Half of each target is words of its source
+    # Half of each target consists of words of its source
     targets = [torch.cat([one[::2], one[-1:]]) for one in SOURCES]
     targets = [torch.cat([one[:-1][one[:-1] != 2], one[-1:]]) for one in targets]
     write_data(folder / "bin", SOURCES, targets)
     write_data(folder / "marked", SOURCES, targets, markers=3)
     torch.save(state_of(trained(**SHARED), **SHARED), folder / "plain.pt")
     torch.save(state_of(trained(COPY, **SPARSE), COPY, **SPARSE), folder / "copy.pt")
-    # Its dictionary is that of the folder
+    # Its dictionary is the folder's
     task = load_task(str(folder / "marked"), "a", "b")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.support.tiny_task", lambda: task)
@@ -77,7 +77,7 @@ def marked(folder, tmp_path_factory):
     return analyze(folder, output, ["marked.pt"], "--sentences=1", data="marked")
 
 
-def test_the_document_says_by_which_search_the_text_was_made_and_where_copy_heads_are(generated):
+def test_the_document_names_the_search_and_marks_copy_heads(generated):
     assert generated["of"] == "generated"
     expected = {"task": "translation", "beam": 2, "max_len_b": 9, "lenpen": 0.9}
     assert expected.items() <= generated["search"].items()
@@ -88,7 +88,7 @@ def test_the_document_says_by_which_search_the_text_was_made_and_where_copy_head
         for one in model["attentions"]:
             if "copy_heads" in one:
                 marks.append((number, one["attention"], one["layer"], one["copy_heads"]))
-            # No rule propagates relevance through a copy
+            # There is no rule to propagate relevance through a copy
             for head in one["heads"]:
                 assert (head["relevance"] is None) == (number == 1)
     assert marks == [(1, "cross", 0, [1, 3])]
@@ -103,7 +103,7 @@ def test_the_document_says_by_which_search_the_text_was_made_and_where_copy_head
         assert one["queries"] == ["</s>", *one["targets"][:-1]]
 
 
-def test_numbers_are_those_of_the_measures_on_the_hypotheses(folder, generated):
+def test_measures_are_those_of_the_hypotheses(folder, generated):
     task = load_task(str(folder / "bin"), "a", "b")
     (sample,) = load_samples(task, "valid", range(8), at_once=8)
     options = config(beam=2, max_len_b=9, lenpen=0.9)
@@ -120,9 +120,7 @@ def test_numbers_are_those_of_the_measures_on_the_hypotheses(folder, generated):
                     assert given[name] == near
 
 
-def test_the_share_of_the_copy_is_a_mean_over_words_and_unreachable_markers_are_counted(
-    folder, marked
-):
+def test_the_copied_share_is_a_mean_and_unreachable_markers_are_counted(folder, marked):
     task = load_task(str(folder / "marked"), "a", "b")
     model = load_model(str(folder / "marked.pt"), task).model
     losses, shares, gone = [], [], 0
@@ -142,7 +140,7 @@ def test_the_share_of_the_copy_is_a_mean_over_words_and_unreachable_markers_are_
     assert any(token.startswith("<unk-") for token in marked["maps"][0]["source"])
 
 
-def test_markers_are_words_that_can_be_copied_and_no_rare_words(folder):
+def test_markers_are_words_that_can_be_copied_but_not_rare_words(folder):
     task = load_task(str(folder / "marked"), "a", "b")
     assert TokenTable.of(task.source_dictionary).rank[-3:].tolist() == [-1, -1, -1]
     assert TokenTable.of(task.source_dictionary).begins[-3:].all()
@@ -172,7 +170,7 @@ def test_the_gradient_is_that_of_the_mixture():
             assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
 
 
-def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, tmp_path):
+def test_the_search_for_summaries_is_recorded_with_its_options(folder, tmp_path):
     options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")
     search = analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=")["search"]
     names = ("task", "length_penalty", "coverage_penalty", "lenpen")

@@ -1,4 +1,4 @@
-"""The written form of an analysis."""
+"""Reading, checking and writing the document of an analysis."""
 
 import json
 from functools import reduce
@@ -34,7 +34,7 @@ HEAD = ("models", 0, "attentions", 0, "heads", 0)
         (("models",), [], "models"),
     ],
 )
-def test_what_is_not_in_the_form_is_refused_with_its_place(path, value, place):
+def test_an_invalid_value_is_refused_with_its_place(path, value, place):
     analysis = small()
     *parents, last = path
     reduce(getitem, parents, analysis)[last] = value
@@ -53,7 +53,7 @@ def test_another_document_or_version_is_refused():
         document.validate({**small(), "version": 7}, "a.json")
 
 
-def test_writing_rounds_numbers_and_what_cannot_be_written_leaves_the_old_file(tmp_path):
+def test_writing_rounds_numbers_and_a_failure_leaves_the_old_file(tmp_path):
     path = document.write({"a": [1 / 3, 12345678.9, 1e-12], "b": (True, None, 7)}, str(tmp_path))
     assert path == str(tmp_path / "analysis.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
@@ -67,6 +67,6 @@ def test_writing_rounds_numbers_and_what_cannot_be_written_leaves_the_old_file(t
     document.check_output(str(tmp_path / "new"), overwrite=False)
 
 
-def test_the_schema_that_ships_is_what_the_measures_say():
+def test_the_shipped_schema_matches_the_measures():
     assert as_text(schema()) + "\n" == SCHEMA.read_text(encoding="utf-8")
     assert as_text({"a": 1}) == '{"a": 1}'

@@ -1,4 +1,4 @@
-"""Text that a model generates as a data set: against fairseq's search, step by step."""
+"""Generated text as a data set, compared with fairseq's search step by step."""
 
 from argparse import Namespace
 from contextlib import ExitStack
@@ -55,7 +55,7 @@ def generated(model, at_once=3, **options):
 
 
 @pytest.mark.parametrize(("arch", "options"), MODELS)
-def test_attention_on_the_hypothesis_is_that_of_the_steps_that_made_it(arch, options):
+def test_attention_on_the_hypothesis_matches_the_steps_of_the_search(arch, options):
     model = trained(arch, **options)
     data = generated(model, at_once=1, beam=1, max_len_b=8)
     generator = tiny_task().build_generator([model], config(beam=1, max_len_b=8).generation)
@@ -80,12 +80,12 @@ def test_attention_on_the_hypothesis_is_that_of_the_steps_that_made_it(arch, opt
 
 @pytest.mark.parametrize("at_once", [1, 4])
 @pytest.mark.parametrize(("arch", "options"), MODELS[1:3])
-def test_the_best_hypothesis_of_each_sentence_is_its_target(arch, options, at_once):
+def test_the_best_hypothesis_becomes_the_target(arch, options, at_once):
     model = trained(arch, **options)
     (sample,) = samples(dataset(), range(6), torch.device("cpu"), 6)
     before = record_attention(model, sample)[1]
     data = generated(model, at_once)
-    # The model is left able to take whole targets
+    # The model can still take whole targets
     assert torch.allclose(record_attention(model, sample)[1], before, atol=1e-6, equal_nan=True)
     generator = tiny_task().build_generator([model], config().generation)
     lengths = []
@@ -114,7 +114,7 @@ def test_sentences_that_end_at_once_have_one_query_and_are_counted():
     assert attention["cross"][0].shape[2] == 1
 
 
-def test_sampled_text_follows_the_seed_behind_the_first_tokens_that_are_given():
+def test_sampled_text_follows_the_seed_after_the_forced_prefix():
     options = {"sampling": True, "beam": 1, "prefix_size": 2}
     first, again = (generated(trained(**MODELS[0][1]), **options) for _ in range(2))
     for number, target in enumerate(TARGETS):
@@ -133,7 +133,7 @@ def test_sampled_text_follows_the_seed_behind_the_first_tokens_that_are_given():
         ("generated", {"beam": 0}, "--beam got 0: give 1 or more"),
     ],
 )
-def test_options_that_would_be_passed_over_or_do_not_go_together_are_refused(of, options, message):
+def test_options_without_effect_and_invalid_combinations_are_refused(of, options, message):
     defaults = {**vars(GenerationConfig()), **vars(CommonEvalConfig())}
     with pytest.raises(ValueError, match=message):
         check_options(Namespace(of=of, **{**defaults, **options}))

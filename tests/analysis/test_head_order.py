@@ -22,7 +22,7 @@ def moved(values, by=0.01):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_the_correlation_of_scipy_with_ties_too(seed):
+def test_correlation_matches_scipy_including_ties(seed):
     generator = torch.Generator().manual_seed(seed)
     first = torch.randint(5, (9,), generator=generator).tolist()
     second = torch.rand(9, generator=generator).tolist()
@@ -30,7 +30,7 @@ def test_it_is_the_correlation_of_scipy_with_ties_too(seed):
     assert spearman(second, first) == spearman(first, second)
 
 
-def test_first_and_last_line_are_compared_over_the_model_and_over_each_attention():
+def test_first_and_last_line_are_compared_for_the_model_and_each_attention():
     between = moved(INITIAL, 0.3)
     result = rank_correlation(lines(INITIAL, between, moved(END)))
     heads = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8], [1.3, 1.2, 1.1, 1.4, 1.5, 1.6, 1.0, 1.8]
@@ -40,7 +40,7 @@ def test_first_and_last_line_are_compared_over_the_model_and_over_each_attention
     assert result.of_attentions == {"encoder-self": pytest.approx(of_encoder), "cross": None}
 
 
-def test_heads_that_no_line_changes_or_that_have_no_value_are_left_out():
+def test_heads_that_do_not_learn_are_left_out():
     start = {"encoder-self": {"0": [1.1, 1.5, None, 1.3, 1.2]}}
     end = {"encoder-self": {"0": [1.4, 1.5, None, 1.3, 1.6]}}
     back = {"encoder-self": {"0": [1.4, 1.5, None, 1.9, 1.6]}}
@@ -49,7 +49,7 @@ def test_heads_that_no_line_changes_or_that_have_no_value_are_left_out():
     assert result.of_model == pytest.approx(-0.5)
 
 
-def test_heads_that_rise_start_where_they_have_the_order_of_the_draw():
+def test_rising_heads_count_from_the_update_after_softmax():
     softmax, drawn = {"cross": {"0": [1.0] * 4}}, {"cross": {"0": [1.0004, 1.0001, 1.0003, 1.0002]}}
     result = rank_correlation(lines(softmax, drawn, {"cross": {"0": [1.4, 1.1, 1.3, 1.2]}}))
     assert (result.first_update, result.of_model) == (10, pytest.approx(1.0))
@@ -73,12 +73,12 @@ def test_a_value_that_layers_share_counts_once():
         ([[1.1, 1.2, 1.3]] * 2, "heads must learn it (here: 0)"),
     ],
 )
-def test_the_text_says_why_there_is_none(values, reason):
+def test_the_text_explains_a_missing_correlation(values, reason):
     own = lines(*({"cross": {"0": own}} for own in values))
     assert reason in as_text(rank_correlation(own))
 
 
-def test_a_checkpoint_is_compared_at_its_own_update_and_with_its_own_record_alone(tmp_path):
+def test_a_checkpoint_is_compared_at_its_own_update_and_only_with_its_own_record(tmp_path):
     record = lines(INITIAL, END, moved(END), name="tv")
     (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
@@ -92,9 +92,9 @@ def test_a_checkpoint_is_compared_at_its_own_update_and_with_its_own_record_alon
             of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, present)
 
 
-def test_differences_that_no_attention_shows_are_ties():
+def test_negligible_differences_are_ties():
     start = {"cross": {"0": [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}}
-    # Around 1.0005, where rounding would tear them apart
+    # Around 1.0005, where rounding would separate them
     end = {"cross": {"0": [1.00055, 1.00054, 1.00053, 1.00046, 1.00045, 1.4]}}
     result = rank_correlation(lines(start, end))
     ties = [1, 1, 1, 1, 1, 1.4]

@@ -1,4 +1,4 @@
-"""Shares of heads over some sentences."""
+"""Heads' shares of importance over a number of sentences."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.passes.importance_shares import (
 from tests.support import batch, build_model, spread_scores
 
 
-def test_sentences_and_every_beginning_of_their_order_are_spread_evenly():
+def test_sentences_and_every_prefix_of_their_order_are_evenly_spread():
     assert evenly_spread(3, 10) == [0, 1, 2]
     assert evenly_spread(0, 4) == []
     assert evenly_spread(1000, 4) == [125, 375, 625, 875]
@@ -29,7 +29,7 @@ def test_sentences_and_every_beginning_of_their_order_are_spread_evenly():
             assert abs(own - number / 10) <= 3
 
 
-def test_without_a_number_sentences_are_added_up_to_the_most_that_the_measure_takes():
+def test_by_default_sentences_are_added_up_to_the_measures_maximum():
     blocks = blocks_of(Relevance(), 10_000, None)
     assert [len(block) for block in blocks[:3]] == [FEWEST, MORE, MORE]
     every = [number for block in blocks for number in block]
@@ -79,7 +79,7 @@ def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
     ],
     ids=["relevance", "gradient"],
 )
-def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_gradient(
+def test_relevance_is_shared_over_predictions_and_gradient_over_sentences(
     measure, parts_of, number
 ):
     model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))

@@ -1,4 +1,4 @@
-"""Attention maps, their exact zeros, and groups of equal weight, decided on exact weights."""
+"""Attention maps, their exact zeros, and groups of equal weight that exact weights determine."""
 
 import numpy as np
 import pytest
@@ -21,14 +21,14 @@ from tests.analysis.test_models import save
 
 GROUPS = {"runs": brute_force.runs, "clusters": brute_force.clusters}
 MAPPED = {"runs": lambda s: fusedmax(s, tv=0.4), "clusters": lambda s: oscarmax(s, oscar=0.05)}
-# Of each layer the heads 0 and 2 make groups
+# In each layer, heads 0 and 2 make groups
 HEADS = {
     "runs": "fusedmax:tv=0.4|softmax|fusedmax:tv=0.4|sparsemax",
     "clusters": "oscarmax:oscar=0.4|softmax|oscarmax:oscar=0.4|sparsemax",
 }
 
 
-def test_zeros_stay_zeros_and_small_weights_stay_above():
+def test_zeros_stay_zero_and_small_weights_stay_nonzero():
     weights = torch.tensor([[[0.0, 1e-30, 6e-8, 1e-4], [0.25, 0.75, 0.0, 1.0]]])
     found = decode_weights({"shape": [1, 2, 4], "weights": encode_weights(weights)})
     assert torch.equal(found == 0, weights == 0)
@@ -36,7 +36,7 @@ def test_zeros_stay_zeros_and_small_weights_stay_above():
     assert 0 < found[0, 0, 1] < 1e-7
 
 
-def test_what_is_not_weights_or_groups_of_the_shape_is_refused():
+def test_malformed_weights_or_groups_are_refused():
     for text in ("???", "AAAA", encode_weights(torch.ones(9))):
         entry = {"shape": [1, 2, 2], "weights": text, "groups": text}
         for read in (decode_weights, decoded_groups):
@@ -70,7 +70,7 @@ def test_each_key_has_the_number_of_its_group(kind):
     assert decoded_groups({"shape": [2, 3, 4]}) is None
 
 
-def test_weights_that_a_half_float_makes_equal_are_no_group():
+def test_weights_equal_only_in_half_precision_form_no_group():
     weights = torch.tensor([[[0.3, 0.3 + 1e-6, 0.2, 0.2, 0.0, 0.0]]])
     assert weights.half()[0, 0, 0] == weights.half()[0, 0, 1]
     assert numbered_groups(weights, ["runs"]).tolist() == [[[0, 0, 1, 1, 0, 0]]]
@@ -78,7 +78,7 @@ def test_weights_that_a_half_float_makes_equal_are_no_group():
 
 @pytest.fixture(scope="module")
 def analysed(data, tmp_path_factory):
-    """The analysis of a model of each kind, and their exact weights."""
+    """The analysis of one model of each kind, and their exact weights."""
     folder, paths = tmp_path_factory.mktemp("groups"), {}
     task = loading.setup_task(options(data, "x"))
     for name, mapping in HEADS.items():
@@ -98,7 +98,7 @@ def analysed(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("model", "kind"), [(0, "runs"), (1, "clusters")])
-def test_analyze_keeps_the_groups_of_heads_whose_mapping_makes_some(analysed, model, kind):
+def test_analyze_stores_the_groups_of_heads_whose_mapping_makes_some(analysed, model, kind):
     analysis, exact = analysed
     entries = analysis["maps"][1]["models"][model]
     assert len(entries) == 6

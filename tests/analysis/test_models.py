@@ -1,4 +1,4 @@
-"""Models and data for analysis."""
+"""Loading models and data for an analysis."""
 
 from argparse import Namespace
 
@@ -20,7 +20,7 @@ def save(path, model, arch="entmax_transformer", languages=("a", "b"), **options
 
 
 def alphas_of(model, by=0.0):
-    """What a line of a record has of a model, moved by some."""
+    """The values in one line of a record, for a model's alphas plus an offset."""
     found = {}
     for attention, layer, module in attention_modules(model):
         if module.mapping is not None:
@@ -39,7 +39,7 @@ def alphas_of(model, by=0.0):
         ("transformer_iwslt_de_en", {}),
     ],
 )
-def test_a_checkpoint_becomes_the_model_it_is_of(tmp_path, arch, options):
+def test_a_checkpoint_is_loaded_as_its_model(tmp_path, arch, options):
     model = spread_scores(build_model(arch, **options))
     loaded = load_model(save(tmp_path / "m.pt", model, arch, **options), tiny_task())
     assert (loaded.architecture, loaded.updates) == (arch, 3)
@@ -50,7 +50,7 @@ def test_a_checkpoint_becomes_the_model_it_is_of(tmp_path, arch, options):
         assert torch.allclose(loaded.model(**sample["net_input"])[0], expected, atol=1e-5)
 
 
-def test_other_languages_and_another_dictionary_are_refused(tmp_path):
+def test_other_languages_or_another_dictionary_are_refused(tmp_path):
     path = save(tmp_path / "m.pt", build_model(), languages=("b", "a"))
     with pytest.raises(ValueError, match="give --source-lang b --target-lang a"):
         load_model(path, tiny_task())
@@ -71,7 +71,7 @@ def test_other_languages_and_another_dictionary_are_refused(tmp_path):
         (("r/a.pt",), ["entmax15"], ["entmax15"]),
     ],
 )
-def test_models_are_called_by_what_tells_them_apart(paths, mappings, names):
+def test_models_are_named_by_what_distinguishes_them(paths, mappings, names):
     assert models._names(list(paths), mappings or ["entmax"] * len(paths)) == names
     with pytest.raises(ValueError, match="the same checkpoint twice"):
         models._names([paths[0], paths[0]], ["entmax"] * 2)

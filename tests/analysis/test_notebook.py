@@ -1,4 +1,4 @@
-"""The measures on a dictionary of weights."""
+"""Measures of a dictionary of weights, as in a notebook."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from fairseq_entmax.analysis import Annotations, measure, record_attention
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 
-def test_without_a_sample_the_lengths_say_what_is_padding():
+def test_lengths_replace_a_sample_in_marking_padding():
     model = spread_scores(build_model(attn_mapping="entmax15"))
     sample = batch([7, 5, 2], [6, 3, 4])
     attention, _ = record_attention(model, sample)
@@ -49,7 +49,7 @@ def eye(*shape):
         ({"cross": {0: torch.tensor([[[[1.5, -0.5]]]])}}, "are no probabilities"),
     ],
 )
-def test_what_does_not_fit_is_refused(attention, message):
+def test_invalid_attention_is_refused(attention, message):
     with pytest.raises(ValueError, match=message):
         measure(attention)
 
@@ -67,17 +67,17 @@ def test_weights_on_padding_are_refused():
             measure(attention, **{**lengths, "source_lengths": source})
 
 
-def test_annotations_add_what_they_say_of_heads(tmp_path):
+def test_annotations_add_their_measures(tmp_path):
     sample = batch([4, 4], [2, 2])
     words = tiny_task().source_dictionary
     tokens = dict(zip(sample["id"].tolist(), sample["net_input"]["src_tokens"], strict=True))
     texts = [[words[token] for token in tokens[number][:-1]] for number in sorted(tokens)]
     (tmp_path / "a.conllu").write_text("".join(map(chained, texts)))
     annotations = Annotations(str(tmp_path / "a.conllu"), words)
-    # Every token looks at the one before it, which is its head, and the first at itself
+    # Every token attends to the previous one, its head; the first attends to itself
     before = torch.eye(4)[[0, 0, 1, 2]].repeat(2, 4, 1, 1)
     found = measure({"encoder-self": {0: before}}, sample, tiny_task(), annotations=annotations)
     head = found["encoder-self"][0]["heads"][1]
     assert head["dependencies"] == {"obj": {"to_head": 1.0, "to_dependent": 0.0}}
-    # One of the four tokens looks at the second word
+    # One of the four tokens attends to the second word
     assert head["named_entity"] == pytest.approx(1 / 4)

@@ -1,4 +1,4 @@
-"""The weights of every head while a model runs."""
+"""Recording the weights of every head while a model runs."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def sample():
 
 
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_weights_of_every_head_are_those_that_fairseq_returns_and_change_no_result(mapping):
+def test_recorded_weights_match_fairseqs_and_recording_changes_no_result(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     net_input = sample()["net_input"]
     hooks = sum(len(m._forward_hooks) for m in model.modules())
@@ -37,7 +37,7 @@ def test_weights_of_every_head_are_those_that_fairseq_returns_and_change_no_resu
         assert torch.allclose(extra["attn"][0], mean, atol=1e-6)
 
 
-def test_rows_are_probabilities_with_nothing_on_padding_or_the_future():
+def test_rows_are_probabilities_without_weight_on_padding_or_the_future():
     model = spread_scores(build_model(attn_mapping="entmax15"))
     recorded, _ = record_attention(model, sample())
     source_padding = sample()["net_input"]["src_tokens"] == tiny_task().source_dictionary.pad()

@@ -1,4 +1,4 @@
-"""The numbers of heads over a data set, against loops over every weight."""
+"""The measures of heads over a data set, compared with loops over every weight."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from fairseq_entmax.analysis.passes.statistics import LayerStatistics, ModelStat
 from tests.analysis import brute_force
 
 PAD, END = 1, 2
-SOURCE = [7, 4, 9, 1, 5]  # lengths, end of sentence included
+SOURCE = [7, 4, 9, 1, 5]  # lengths, including the end of the sentence
 TARGET = [5, 6, 8, 2, 1]
 VOCABULARY = 40
 ASKING = range(13, 26)
@@ -19,8 +19,8 @@ CAUSAL = {"encoder-self": False, "decoder-self": True, "cross": False}
 
 
 def table(rank_of=lambda token: token - 4):
-    """Tokens 4 to 39; every third goes on a word, 10 asks, 11 states, 12 is a quote; some are a
-    question word, those that go on a word no letters."""
+    """Tokens 4 to 39: every third continues a word, 10 asks, 11 states, and 12 is a quote. Some are
+    question words; those that continue a word have no letters."""
     tokens = torch.arange(VOCABULARY)
     ending = torch.zeros(VOCABULARY, dtype=torch.int64)
     ending[10], ending[11] = 1, 2
@@ -69,8 +69,8 @@ def batch_of(source, target, facts, left_pad_target=False):
 
 
 def random_weights(batch, attention, heads=3, seed=0, steps=None):
-    """Rows of probabilities, zero at padding and in the future, some exactly zero elsewhere; of few
-    different weights where so many steps are given."""
+    """Rows of probabilities, zero at padding and in the future, some exactly zero elsewhere. With
+    ``steps``, the weights take only few different values."""
     queries, keys = batch.sides(attention)
     generator = torch.Generator().manual_seed(seed)
     shape = (len(queries.tokens), heads, queries.tokens.size(1), keys.tokens.size(1))
@@ -82,7 +82,7 @@ def random_weights(batch, attention, heads=3, seed=0, steps=None):
     visible = (places >= 0)[:, None] & (places[:, None] < batch.attendable(attention)[:, :, None])
     visible = visible & keys.real[:, None]
     raw = raw * visible[:, None]
-    # A query that lost all its keys looks at its first
+    # A query that lost all its keys attends to its first
     first = (places == 0)[:, None, None].expand_as(raw)
     raw = torch.where((raw.sum(-1, keepdim=True) == 0) & first, 1.0, raw)
     raw = raw * queries.real[:, None, :, None]
@@ -99,7 +99,7 @@ def cut(weights, batch, attention):
 
 
 def word_places(sentence, facts):
-    """Lists of places, one for each word, by walking through the tokens."""
+    """Lists of positions, one per word, found by walking through the tokens."""
     words = []
     for place, token in enumerate(sentence):
         if token == END:
@@ -118,8 +118,8 @@ def attention(request):
 
 @pytest.fixture(params=[False, True], ids=["right", "left"])
 def case(request, attention):
-    """What is measured of each head of an attention over a batch, its weights in lists, the
-    sentences that look and are looked at, and the diversity of the layer."""
+    """The results of each head over a batch, its weights as lists, the sentences of queries and
+    keys, the token table, and the diversity of the layer."""
     facts = table(lambda token: 480 + token)
     source, target = SENTENCES
     batch = batch_of(source, target, facts, left_pad_target=request.param)
@@ -139,7 +139,7 @@ def approx(value):
     return pytest.approx(value, abs=1e-6)
 
 
-def test_densities_entropy_confidence_offsets_and_diversity_are_those_of_loops(case, attention):
+def test_density_entropy_confidence_offsets_and_diversity_match_loops(case, attention):
     heads, found, _, keys, _, diversity = case
     is_causal = CAUSAL[attention]
     ends = [[place for place, token in enumerate(keys_) if token == END] for keys_ in keys]
@@ -161,7 +161,7 @@ def test_densities_entropy_confidence_offsets_and_diversity_are_those_of_loops(c
     assert diversity == approx(expected)
 
 
-def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
+def test_rare_words_punctuation_and_subwords_match_loops(case, attention):
     heads, found, queries, keys, facts, _ = case
     ranks = [[int(facts.rank[token]) for token in sentence] for sentence in keys]
     words = [word_places(sentence, facts) for sentence in queries]
@@ -177,7 +177,7 @@ def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
         expected = brute_force.rare_word(found, head, ranks, 500)
         assert 0 < expected["rarest"] < expected["two_rarest"] < 1
         assert given["rare_word"] == approx(expected)
-        # Weight on the last token but quotes, where that asks or states, of others than itself
+        # Weight on the last token except quotes, if it asks or states, from all other tokens
         values, asking = {10: [], 11: []}, {10: [], 11: []}
         for sentence, tokens in zip(found, keys, strict=True):
             place = max((n for n, token in enumerate(tokens) if token not in (END, 12)), default=0)
@@ -195,10 +195,10 @@ def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_runs_and_clusters_are_those_of_loops(attention, left):
+def test_runs_and_clusters_match_loops(attention, left):
     batch = batch_of(*SENTENCES, table(), left_pad_target=left)
     weights = random_weights(batch, attention, steps=2)
-    # Rows of padding have equal weights too, which must not count
+    # Padding rows have equal weights too, which must not count
     queries, keys = batch.sides(attention)
     weights += 0.25 * (~queries.real[:, None, :, None] & keys.real[:, None, None])
     statistics = LayerStatistics(attention, 3, {"equal_weights"})
@@ -236,7 +236,7 @@ def test_batches_of_any_size_give_the_same_numbers(attention, size):
 
 
 def sums_of(statistics):
-    """Every sum by the name of its measure and its own."""
+    """Every sum, by its measure and its own name."""
     return {
         (measure, name): value
         for measure, sums in statistics.sums.items()
@@ -265,20 +265,20 @@ def measured(weights, batch):
         (None, 0.8, None),
     ],
 )
-def test_a_role_needs_nine_of_ten_queries_and_half_of_all(share, of_all, role):
+def test_a_role_needs_nine_tenths_of_its_queries_and_half_of_all(share, of_all, role):
     shares = {"maximum": of_all, "share": share, "weight": 0.7}
     assert positional_role({name: {"-1": value} for name, value in shares.items()}) == role
 
 
 @pytest.mark.parametrize("offset", [-2, 1])
-def test_a_head_that_looks_at_one_offset_has_this_role(offset):
+def test_a_head_that_attends_to_one_offset_has_a_positional_role(offset):
     places = [place + offset if 0 <= place + offset < 12 else place for place in range(12)]
     weights = torch.eye(12)[places][None, None]
     head = measured(weights, one_sentence(12)).results()["heads"][0]
     assert head["positional"] == {"offset": offset, "share": 1.0, "confidence": 1.0}
 
 
-def test_only_what_is_wanted_is_measured_and_a_head_alone_has_no_diversity():
+def test_only_requested_measures_are_computed_and_one_head_has_no_diversity():
     n = 6
     weights = torch.full((1, 2, n, n), 1 / n)
     statistics = LayerStatistics("encoder-self", 2, {"density"})

@@ -28,7 +28,7 @@ def test_a_line_has_the_means_of_an_attention():
     assert lines[0].index("positional heads") == line.index("1.2 at")
 
 
-def test_the_loss_is_in_nats_and_in_bits_as_fairseq_logs_it():
+def test_the_loss_is_shown_in_nats_and_in_bits_as_by_fairseq():
     analysis = synthetic_analysis(models=2, layers=1, heads=1, sentences=0)
     analysis["models"][0]["loss"], analysis["models"][1]["loss"] = 2.0, None
     table = summary.as_table(analysis).splitlines()

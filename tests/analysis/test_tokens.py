@@ -1,4 +1,4 @@
-"""What tokens are."""
+"""What is known of tokens: words, final punctuation, question words, ranks."""
 
 import pytest
 import torch
@@ -33,12 +33,12 @@ def special(found, rows):
         ("In the beginning </s>", tokens.WORDS, [1, 2, 3, -1]),
         ("<pad> <pad> gin ▁the </s>", tokens.SENTENCEPIECE, [-1, -1, 3, 4, -1]),
         ("</s> gin ning ▁the <pad>", tokens.SENTENCEPIECE, [-1, 2, 2, 3, -1]),
-        # An unknown token begins a word, or goes on the one that a mark alone begins
+        # An unknown token begins a word, or continues one that a lone mark begins
         ("▁a <unk> b </s>", tokens.SENTENCEPIECE, [1, 2, 2, -1]),
         ("▁ <unk> b ▁ ▁a <unk> </s>", tokens.SENTENCEPIECE, [1, 1, 1, 2, 3, 4, -1]),
     ],
 )
-def test_tokens_are_put_together_to_words(text, kind, words):
+def test_tokens_are_joined_to_words(text, kind, words):
     found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
     table = TokenTable.of(found)
     rows = numbers(found, text)
@@ -61,7 +61,7 @@ def test_tokens_are_put_together_to_words(text, kind, words):
         ("</s>", 0, tokens.NEITHER),
     ],
 )
-def test_the_mark_at_the_end_of_a_sentence_is_found(text, place, ending):
+def test_the_final_punctuation_of_a_sentence_is_found(text, place, ending):
     found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
     rows = numbers(found, text)
     where, what = final_punctuation(TokenTable.of(found), rows, special(found, rows))
@@ -78,7 +78,7 @@ def test_the_mark_at_the_end_of_a_sentence_is_found(text, place, ending):
         ("xx", "▁¿ Qu é </s>", None),
     ],
 )
-def test_words_that_ask_are_found_by_the_list_of_the_language(language, text, asking):
+def test_question_words_are_found_by_the_languages_list(language, text, asking):
     found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
     table, rows = TokenTable.of(found, language), numbers(found, text)
     which = table.interrogative(rows, table.words(rows, special(found, rows)))
@@ -86,12 +86,12 @@ def test_words_that_ask_are_found_by_the_list_of_the_language(language, text, as
 
 
 @pytest.mark.parametrize(("language", "ending"), [("el", 1), ("en", 0), (None, 0)])
-def test_a_semicolon_asks_in_greek_alone(language, ending):
+def test_a_semicolon_is_a_question_mark_only_in_greek(language, ending):
     table = TokenTable.of(dictionary(";"), language)
     assert table.ending[-1] == ending
 
 
-def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols():
+def test_ranks_follow_the_dictionarys_counts_and_skip_special_symbols():
     found = dictionary("a", "b", "c", counts=[5, 9, 7])
     rank = TokenTable.of(found).rank
     assert [int(rank[found.index(s)]) for s in ("b", "c", "a")] == [0, 1, 2]

@@ -16,7 +16,7 @@ def checkpoint(tmp_path, arch="entmax_transformer", **options):
 
 
 @pytest.mark.parametrize("share", ["none", "layer", "model"])
-def test_the_rows_hold_the_alphas_of_the_model(tmp_path, share):
+def test_rows_have_the_models_alphas(tmp_path, share):
     model, path = checkpoint(tmp_path, share_alpha=share)
     rows = {(row.attention, row.layer): row for row in value_table.model_values(read_model(path))}
     assert len(rows) == 6
@@ -26,7 +26,7 @@ def test_the_rows_hold_the_alphas_of_the_model(tmp_path, share):
         assert row.values["alpha"] == pytest.approx(module.mapping.alpha.tolist(), abs=1e-6)
 
 
-def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
+def test_fixed_mappings_are_shown_with_their_alpha(tmp_path):
     _, path = checkpoint(
         tmp_path, attn_mapping="softmax,entmax:alpha=1.33", cross_attn_mapping="sparsemax,entmax"
     )
@@ -43,7 +43,7 @@ def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     assert found == [("softmax", (), [1.0] * 4)] * 6
 
 
-def test_per_head_mappings_have_a_dash_and_null_where_they_have_no_such_value(tmp_path, capsys):
+def test_missing_values_of_per_head_mappings_are_a_dash_or_null(tmp_path, capsys):
     _, path = checkpoint(tmp_path, attn_mapping="entmax:init=1.5|sqpnormmax|fusedmax*2")
     assert main(["alpha", path]) == 0
     tables = capsys.readouterr().out.split("\n\n")
@@ -62,7 +62,7 @@ def test_per_head_mappings_have_a_dash_and_null_where_they_have_no_such_value(tm
     assert printed[0]["p"] == [None, 1.5, None, None]
 
 
-def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, capsys):
+def test_each_table_ends_with_the_rank_correlation(tmp_path, capsys):
     model, path = checkpoint(tmp_path, attn_mapping="entmax:tv=learned")
     end = alphas_of(model)
     start = {

@@ -142,9 +142,7 @@ def test_single_heads_and_sets_are_removed_and_listed_from_the_worst(finished, t
 
 
 @pytest.mark.parametrize("score", ["loss", "rouge1", "rouge2", "rougeL"])
-def test_losses_and_rouge_match_the_stored_sentences_and_the_paired_t_test(
-    finished, targets, score
-):
+def test_losses_and_rouge_match_the_stored_sentences(finished, targets, score):
     found, sentences = document(finished), stored(finished)
     lengths, rouge = list(map(len, targets)), rouge_scorer.RougeScorer([score], use_stemmer=True)
 
@@ -208,9 +206,7 @@ def test_all_open_heads_are_removed_by_default_and_closed_heads_do_not_matter(
     assert table[1].split() == ["nothing", f"{loss:.4f}"]
 
 
-def test_an_ablation_is_continued_with_more_heads_or_other_resamples(
-    source, targets, tmp_path, capsys
-):
+def test_an_ablation_continues_with_more_heads_or_resamples(source, targets, tmp_path, capsys):
     out, straight = tmp_path / "out", tmp_path / "straight"
     ablate(source, out, "--heads=cross:0.1")
     capsys.readouterr()
@@ -273,9 +269,7 @@ def test_an_overwritten_folder_has_no_old_results(source, tmp_path, monkeypatch)
         (["--output", __file__], "is a file: give a folder"),
     ],
 )
-def test_a_wrong_option_gives_a_one_line_error_and_writes_nothing(
-    source, tmp_path, options, message
-):
+def test_a_wrong_option_is_refused_and_nothing_is_written(source, tmp_path, options, message):
     with pytest.raises((ValueError, OSError), match=message) as refusal:
         ablate(source, tmp_path / "out", *options)
     assert "\n" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""Subwords and the words that they are part of."""
+"""Aligning subwords with the words that they are part of."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fairseq_entmax.analysis.data.tokens import SENTENCEPIECE, SUBWORD_NMT
     [
         ("Y di@@ jo Dios :", "Y dijo Dios :", [0, 1, 1, 2, 3]),
         ("▁Y ▁di jo ▁Dios :", "Y dijo Dios :", [0, 1, 1, 2, 3]),
-        ("▁( a ). ▁b", "( a ) . b", [0, 1, 2, 4]),  # over two words: that of the first letter
-        ("▁a ▁ ñ", "a ñ", [0, 1, 1]),  # a lone mark
+        ("▁( a ). ▁b", "( a ) . b", [0, 1, 2, 4]),  # over two words: the first letter decides
+        ("▁a ▁ ñ", "a ñ", [0, 1, 1]),  # a mark without letters
         ("▁y ▁di jo ▁strasse ▁a", "Y DIJO Straße A", [0, 1, 1, 2, 3]),  # lower-cased
     ],
 )
-def test_pieces_go_to_the_words_they_spell(subwords, words, expected) -> None:
+def test_pieces_are_aligned_with_the_words_they_spell(subwords, words, expected) -> None:
     kind = SUBWORD_NMT if "@@" in subwords else SENTENCEPIECE
     pieces = [subword_letters(symbol, kind) for symbol in subwords.split()]
     assert align(pieces, [letters(word) for word in words.split()]) == expected
@@ -43,12 +43,12 @@ def test_pieces_go_to_the_words_they_spell(subwords, words, expected) -> None:
         ("ab", "a\u200bb"),
     ],
 )
-def test_texts_of_the_same_nfkc_form_are_the_same(subword: str, word: str) -> None:
+def test_texts_with_the_same_nfkc_form_match(subword: str, word: str) -> None:
     assert align([letters(subword)], [letters(word)]) == [0]
 
 
 def ways(pieces: Sequence[str | None], text: str, start: int = 0) -> Iterator[list[int]]:
-    """Where the pieces begin, for every way to spell a text with them."""
+    """The start of each piece, for every way to spell a text with the pieces."""
     if not pieces:
         if start == len(text):
             yield []
@@ -62,14 +62,14 @@ def ways(pieces: Sequence[str | None], text: str, start: int = 0) -> Iterator[li
 
 
 def random_pieces(generator: random.Random) -> tuple[list[str], list[str | None]]:
-    """Four words of two letters, cut anywhere; some pieces unknown, some without letters."""
+    """Four words of one to three letters, cut anywhere; some pieces are unknown or empty."""
     words = ["".join(generator.choices("ab", k=generator.randint(1, 3))) for _ in range(4)]
     text = "".join(words)
     cuts = sorted(generator.sample(range(1, len(text)), min(len(text) - 1, 4)))
     parts = [text[i:j] for i, j in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces = [None if generator.random() < 0.4 else part for part in parts]
     if generator.random() < 0.2:
-        pieces[0] = "c"  # a text that no way matches
+        pieces[0] = "c"  # a text that nothing matches
     if generator.random() < 0.3:
         pieces.insert(generator.randrange(len(pieces)), "")
     return words, pieces

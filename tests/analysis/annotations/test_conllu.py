@@ -1,4 +1,4 @@
-"""Parses in CoNLL-U: what is read, what is refused."""
+"""Parses in CoNLL-U: what is read, and what is refused."""
 
 import re
 
@@ -20,13 +20,13 @@ CONTRACTION = """\
 
 
 def line(number=1, form="Sí", head=0, misc="_", upos="_"):
-    """A line of one word."""
+    """A line with one word."""
     return f"{number}\t{form}\t_\t{upos}\t_\t_\t{head}\t_\t_\t{misc}\n"
 
 
 @pytest.fixture
 def opened(tmp_path):
-    """Opens a file of a text."""
+    """A function that opens a file with the given text."""
 
     def opened(text):
         path = tmp_path / "parses.conllu"
@@ -36,7 +36,7 @@ def opened(tmp_path):
     return opened
 
 
-def test_words_have_form_tag_head_relation_and_entity_and_a_range_is_one_of_the_text(opened):
+def test_words_are_read_with_their_columns_and_a_range_is_one_token(opened):
     file = opened(CONTRACTION)
     assert file[0].words == (
         Word("Voy", "VERB", 0, "root", None),
@@ -59,20 +59,20 @@ def test_words_have_form_tag_head_relation_and_entity_and_a_range_is_one_of_the_
     [
         *((f"SpaceAfter=No|{key}=S-PER", "S-PER") for key in ("NE", "NER", "ner", "Entity")),
         *((f"NE={value}", "O") for value in ("O", "_", "")),
-        ("Entity=(1-person-new)", None),  # of coreference
+        ("Entity=(1-person-new)", None),  # coreference
     ],
 )
-def test_named_entities_are_read_by_their_keys(opened, misc, entity):
+def test_named_entities_are_read_under_their_usual_keys(opened, misc, entity):
     file = opened(line(misc=misc))
     assert file[0].words[0].entity == entity
-    # Of a range it is that of its words
+    # A range takes the entity of its words
     of_range = opened(line("1-2", head="_", misc=misc) + line(1) + line(2))
     assert [word.entity for word in of_range[0].words] == [entity] * 2
     assert file.has_entities == (entity is not None)
 
 
 def test_sentences_are_read_in_any_order(opened):
-    # Letters of several bytes, line ends of two kinds, blank lines beyond one, no last line end
+    # Multibyte letters, two kinds of line end, extra blank lines, and no final line end
     texts = [
         f"# {number} ñ\n" + line(1, f"é{number}") + "\n" * (number % 3) + "\n"
         for number in range(30)
@@ -95,7 +95,7 @@ def test_sentences_are_read_in_any_order(opened):
         ("# only a comment\n\n" + line(), "line 1: a sentence has no words, or"),
     ],
 )
-def test_a_malformed_line_is_named_on_opening(opened, text, message):
+def test_a_malformed_line_is_reported_on_opening(opened, text, message):
     with pytest.raises(ValueError, match=re.escape(f"parses.conllu, {message}")):
         opened(text)
     with pytest.raises(ValueError, match=r"--conllu file .* has no sentence"):

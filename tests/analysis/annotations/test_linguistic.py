@@ -1,4 +1,4 @@
-"""Heads against annotations: constructed attention, and loops over words and subwords."""
+"""Measures with annotations: constructed attention, and loops over words and subwords."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ TAGS = ["NOUN", "VERB", "ADJ", "_"]
 
 @dataclass
 class Example:
-    """A sentence, made with what the tests have to find; words are those of the text."""
+    """A sentence and the values that the tests have to find; words are those of the text."""
 
     conllu: str
-    symbols: list[str]  # subwords, without the end
+    symbols: list[str]  # subwords without the end
     part_of: list[int]  # the word of each subword
     arcs: list[tuple[int, int, str]]  # dependent, head and relation
     tags: list[list[str]]  # of each word
@@ -39,7 +39,7 @@ class Example:
 
 
 def random_example(generator: random.Random) -> Example:
-    """A random sentence: words of one to three subwords, some that bind two syntactic words."""
+    """A random sentence: words have one to three subwords, and some contain two syntactic words."""
     example = Example("", [], [], [], [], [], {})
     text_words = generator.randint(2, 6)
     bound = [generator.choice([1, 1, 1, 2]) for _ in range(text_words)]
@@ -78,7 +78,7 @@ def dictionary():
 
 @pytest.fixture
 def annotated(tmp_path, dictionary):
-    """Opens annotations from their text."""
+    """A function that opens annotations from their text."""
 
     def build(text, sentences=None):
         path = tmp_path / "parses.conllu"
@@ -89,7 +89,7 @@ def annotated(tmp_path, dictionary):
 
 
 def collate(dictionary: Dictionary, sentences: list[str]) -> Tensor:
-    """Tokens with an end of sentence each, padded on the left."""
+    """Tokens, each sentence with its end, padded on the left."""
     rows = [
         [dictionary.index(symbol) for symbol in text.split()] + [dictionary.eos()]
         for text in sentences
@@ -99,7 +99,7 @@ def collate(dictionary: Dictionary, sentences: list[str]) -> Tensor:
 
 
 def in_batch(attention: str, annotated: AnnotatedBatch, real: Tensor) -> Batch:
-    """A batch whose queries are ``real`` or padding."""
+    """A batch whose queries are real where ``real`` is true, and padding elsewhere."""
     places, known = torch.zeros(real.shape), torch.ones(annotated.word.shape)
     queries, source = (
         Side(places.long(), own, ~own, torch.zeros(len(own)).long(), own.sum(dim=1), None)
@@ -113,7 +113,7 @@ def numbers_of(statistics: LayerStatistics) -> list[dict]:
     return [{name: head[name] for name in names} for head in statistics.results()["heads"]]
 
 
-def test_what_the_file_does_not_have_is_none(annotated, dictionary):
+def test_measures_without_their_annotations_are_none(annotated, dictionary):
     tokens = collate(dictionary, ["▁a"])
     the_end, every_token = torch.eye(2)[[1, 1]], torch.full((2, 2), 0.5)
     for text, weights in ((line(1, "a", upos="NOUN"), the_end), (line(1, "a"), every_token)):
@@ -130,7 +130,7 @@ def test_what_the_file_does_not_have_is_none(annotated, dictionary):
 
 
 def random_data(count: int = 12) -> Iterator[Example]:
-    """Sentences with sparse weights, some rows of them with the same weight on several tokens."""
+    """Sentences with sparse weights; in some rows several tokens have the same weight."""
     generator = torch.Generator().manual_seed(0)
     for number in range(count):
         example = random_example(random.Random(number))
@@ -138,13 +138,13 @@ def random_data(count: int = 12) -> Iterator[Example]:
         for attention, queries in ((ENCODER_SELF, keys), (CROSS, 2 + number % 5)):
             scores = torch.randint(0, 4, (3, queries, keys), generator=generator).float()
             scores[..., -1] += 1.0
-            scores[0, ::2, :-1] = 0.0  # queries with weight on the end alone
+            scores[0, ::2, :-1] = 0.0  # queries with weight only on the end
             example.weights[attention] = scores / scores.sum(dim=-1, keepdim=True)
         yield example
 
 
 def run(annotations, dictionary, examples, order, size):
-    """The numbers of the heads of each attention, in batches of a size, and those of the file."""
+    """Each head's values in batches of a given size, and those of the file."""
     statistics = {
         attention: LayerStatistics(attention, 3, ()) for attention in (ENCODER_SELF, CROSS)
     }
@@ -155,10 +155,10 @@ def run(annotations, dictionary, examples, order, size):
         batch = annotations.batch(torch.tensor(ids), tokens)
         counts.update(batch)
         for attention, own in statistics.items():
-            pads_left = attention == ENCODER_SELF  # padded so
+            pads_left = attention == ENCODER_SELF  # this attention is padded on the left
             queries = max(examples[i].weights[attention].size(1) for i in ids)
             weights = torch.zeros(len(ids), 3, queries, tokens.size(1))
-            weights[..., -2] = 1.0  # rows of padding have weights too, which must not count
+            weights[..., -2] = 1.0  # padding rows have weights too, which must not count
             real = torch.zeros(len(ids), queries, dtype=torch.bool)
             for index, i in enumerate(ids):
                 found = examples[i].weights[attention]
@@ -172,7 +172,7 @@ def run(annotations, dictionary, examples, order, size):
 
 
 def looked_at(weights: Tensor, example: Example, word: int) -> int | None:
-    """The word that a word looks at, by loops; None if it has no weight on any."""
+    """The word with most of a word's weight, by loops; None without weight on any word."""
     queries = [i for i, part in enumerate(example.part_of) if part == word]
     best, largest = None, 0.0
     for key_word in range(len(example.tags)):
@@ -201,7 +201,7 @@ def loop_accuracy(examples: list[Example], head: int) -> dict[str, dict[str, flo
 
 
 def loop_weights(examples: list[Example], attention: str, head: int) -> dict:
-    """The divergence of tags, their shares, and the weight on entities: means over sentences."""
+    """Tag divergence, tag shares and weight on entities as means over sentences."""
     divergences, shares, on_entities = [], Counter(), []
     for example in examples:
         weights = example.weights[attention][head].double().sum(dim=0).tolist()
@@ -228,7 +228,7 @@ def loop_weights(examples: list[Example], attention: str, head: int) -> dict:
 
 
 @pytest.mark.parametrize("size", [1, 5, 12])
-def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, size):
+def test_batches_of_any_size_match_the_loops(annotated, dictionary, size):
     examples = list(random_data())
     annotations = annotated("".join(example.conllu for example in examples), 12)
     order = sorted(range(12), key=lambda i: len(examples[i].symbols))
@@ -263,12 +263,12 @@ def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, si
 
 
 @pytest.mark.parametrize("kind", ["Int", "Rel"])
-def test_words_that_ask_are_those_that_the_parse_says_ask(annotated, dictionary, kind):
+def test_interrogative_words_are_those_marked_in_the_parse(annotated, dictionary, kind):
     asking = line(1, "ab").replace("_\t_\t0", f"_\tNumber=Sing|PronType={kind}\t0")
     tokens = collate(dictionary, ["▁a b ▁cd"])
     batch = annotated(asking + line(2, "cd") + "\n").batch(torch.tensor([0]), tokens)
     found = batch.interrogative
-    if kind == "Rel":  # then it is a list of words that says it
+    if kind == "Rel":  # otherwise a list of words decides
         assert found is None
     else:
         assert found.tolist() == [[True, True, False, False]]
@@ -276,7 +276,7 @@ def test_words_that_ask_are_those_that_the_parse_says_ask(annotated, dictionary,
         assert Batch(side, side, None, batch).interrogative is found
 
 
-def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path):
+def test_a_marker_matches_a_word_as_the_unknown_word_does(tmp_path):
     dictionary = of_symbols("a", "b", "<unk-0>", "<unk-1>")
     (tmp_path / "parses.conllu").write_text(
         line(1, "a") + line(2, "Xylo") + line(3, "b") + line(4, "phon") + "\n", encoding="utf-8"
@@ -286,7 +286,7 @@ def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path):
     assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
 
 
-def test_a_text_that_differs_or_another_number_of_sentences_is_refused(annotated, dictionary):
+def test_another_text_or_number_of_sentences_is_refused(annotated, dictionary):
     annotations = annotated(line(1, "a") + "\n" + line(1, "b") + line(2, "cd") + "\n")
     tokens = collate(dictionary, ["▁b ▁a ▁b"])
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Parses by spaCy: what is written, and what is said where something is missing."""
+"""Parses by spaCy: what is written, and the messages if something is missing."""
 
 import importlib.util
 import sys
@@ -19,7 +19,7 @@ needs_spanish = pytest.mark.skipif(
 
 @pytest.fixture
 def tagged(tmp_path):
-    """Writes a text, and gives its path and those of a pipeline and of what is to be written."""
+    """A function that writes a text and returns paths: the text, a pipeline, and the output."""
 
     def tagged(text):
         (tmp_path / "text.es").write_text(text, encoding="utf-8")
@@ -30,7 +30,7 @@ def tagged(tmp_path):
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """One that knows a few words."""
+    """A pipeline that knows a few words."""
     import spacy
 
     blank = spacy.blank("es")
@@ -40,7 +40,7 @@ def pipeline(tmp_path):
 
 
 @needs_spacy
-def test_each_line_is_a_sentence_of_the_words_and_entities_found(tagged, pipeline):
+def test_each_line_is_one_sentence_with_words_and_entities(tagged, pipeline):
     arguments = tagged("Dios  vió la luz.\nSea la luz: y fué.\n")
     assert tag(*arguments) == 2
     file = ConlluFile(arguments[-1])
@@ -52,7 +52,7 @@ def test_each_line_is_a_sentence_of_the_words_and_entities_found(tagged, pipelin
 
 
 @needs_spacy
-def test_heads_are_counted_without_tokens_of_white_space():
+def test_heads_are_counted_without_whitespace_tokens():
     import spacy
     from spacy.tokens import Doc
 
@@ -73,7 +73,7 @@ def test_heads_are_counted_without_tokens_of_white_space():
 def test_spanish_is_parsed(tagged):
     text, _, output = tagged("María Pérez come una manzana en Madrid.\n")
     with warnings.catch_warnings():
-        # The pipeline may have been trained for another version of spaCy
+        # The pipeline may have been trained with another version of spaCy
         warnings.simplefilter("ignore", UserWarning)
         tag(text, "es", output)
     words = ConlluFile(output)[0].words
@@ -85,7 +85,7 @@ def test_spanish_is_parsed(tagged):
 
 
 @needs_spacy
-def test_what_cannot_be_tagged_is_said_and_nothing_is_written(tagged, pipeline, tmp_path):
+def test_untaggable_input_is_refused_and_nothing_is_written(tagged, pipeline, tmp_path):
     text, own, output = tagged("Dios\n\nluz\n")
     with pytest.raises(ValueError, match=r"text\.es, line 2: no words"):
         tag(text, own, output)

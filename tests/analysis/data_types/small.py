@@ -1,4 +1,4 @@
-"""Tiny data and checkpoints of language models, and of models that are an encoder alone."""
+"""Tiny data and checkpoints of language models and encoder-only models."""
 
 import random
 from argparse import Namespace
@@ -25,20 +25,20 @@ SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4
 LANGUAGE_MODEL = {f"decoder_{name}": size for name, size in SIZES.items()}
 LANGUAGE_MODEL |= {"dropout": 0.0, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
 ENCODER = {f"encoder_{name}": size for name, size in SIZES.items()}
-# fairseq's gelu is float32 in a float64 model, too
+# fairseq's gelu computes in float32 even in a float64 model
 ENCODER |= {"dropout": 0.0, "attention_dropout": 0.0, "activation_fn": "relu", "max_positions": 64}
 BLOCKS = {"sample_break_mode": "eos", "tokens_per_sample": 64}
 
 
 def write(folder, words, sentences, split="valid"):
-    """A dictionary and a binarised text, as ``fairseq-preprocess --only-source`` writes them."""
+    """Write a dictionary and a binarised text like ``fairseq-preprocess --only-source``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dict.txt").write_text(words, encoding="utf-8")
     binarise(folder / split, sentences)
 
 
 def words(markers=0):
-    """The tiny task's 20 words, marked as sentencepiece marks them, the last ones as markers."""
+    """The tiny task's 20 words with sentencepiece's word marks; the last ones are markers."""
     own = [f"{'▁' * (number % 2)}w{number}" for number in range(20 - markers)]
     return "".join(f"{word} 9\n" for word in [*own, *(f"<unk-{n}>" for n in range(markers))])
 
@@ -71,7 +71,7 @@ def save_language_model(path, dictionary, arch="entmax_transformer_lm", of_task=
 
 
 def language_models(folder):
-    """``bin`` with a text, and checkpoints beside it."""
+    """Write ``bin`` with a text, and checkpoints beside it."""
     write(folder / "bin", words(), random_sentences(LENGTHS))
     write(folder / "bin", words(), random_sentences([100, 90], seed=2), "long")
     dictionary = Dictionary.load(str(folder / "bin" / "dict.txt"))
@@ -90,7 +90,7 @@ def language_models(folder):
 
 
 def robertas(folder, is_pair=False):
-    """``bin`` with labelled texts or pairs, and checkpoints beside it; ``softmax`` is a stock one."""
+    """Write ``bin`` with labelled texts or pairs, and checkpoints; ``softmax`` is a stock one."""
     rng = random.Random(1)
     lengths = [[rng.randint(low, 12) for _ in range(60)] for low in (3, 4)]
     write(folder / "bin" / "input0", words(), random_sentences(lengths[0]))
@@ -107,7 +107,7 @@ def robertas(folder, is_pair=False):
 
 
 def masked_models(folder):
-    """``bin`` with a text, and checkpoints of masked language models beside it."""
+    """Write ``bin`` with a text, and checkpoints of masked language models beside it."""
     write(folder / "bin", words(), random_sentences(LENGTHS))
     config = MaskedLMConfig(data=str(folder / "bin"), **BLOCKS)
     save_robertas(folder, MaskedLMTask.setup_task(config), {"_name": MASKED, **BLOCKS}, {})
@@ -121,7 +121,7 @@ def save_robertas(folder, task, settings, criterion):
         ("learned", "entmax_roberta", "entmax"),
     ):
         model, args = built(arch, task, **ENCODER, attn_mapping=mapping)
-        spread_scores(model, 100)  # RoBERTa's weights start small
+        spread_scores(model, 100)  # RoBERTa's initial weights are small
         if settings["_name"] == CLASSES:
             model.register_classification_head(HEAD, num_classes=len(LABELS))
         torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")
@@ -135,7 +135,7 @@ def classification_task(data):
 
 
 def slope(loss, columns, step=1e-6):
-    """How fast a loss changes with a factor on a part of a weight, by finite differences."""
+    """The derivative of a loss in a factor on part of a weight, by finite differences."""
     losses = []
     original = columns.detach().clone()
     with torch.no_grad():
@@ -147,7 +147,7 @@ def slope(loss, columns, step=1e-6):
 
 
 def analysed(folder, task, names, output, *more):
-    """The document of an analysis of some models by their names."""
+    """The document of an analysis of the models with these names."""
     assert run("analyze", folder, task, names, output, f"--names={','.join(names)}", *more) == 0
     return document.read(output / "analysis.json")
 
@@ -157,7 +157,7 @@ def model_of(analysis, name):
 
 
 def run(command, folder, task, paths, output, *more):
-    """A command of this package on ``folder``; its exit status."""
+    """Run a command of this package on ``folder`` and return its exit status."""
     path = ":".join(str(folder / f"{name}.pt") for name in paths)
     given = [str(folder / "bin"), f"--task={task}", f"--path={path}", f"--output={output}"]
     return cli.main([command, *given, "--cpu", "--num-workers=0", "--no-progress-bar", *more])

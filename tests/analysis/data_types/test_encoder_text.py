@@ -1,4 +1,4 @@
-"""Models that are an encoder alone: on masked words, on texts with labels, and on a text of one's own."""
+"""Encoder-only models on masked words, on labelled texts, and on a text given by the user."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def loaded(folder, name, task=CLASSES):
 
 @pytest.mark.parametrize("name", ["softmax", "sparse", "learned"])
 @pytest.mark.parametrize("data", ["labelled", "pairs"])
-def test_loss_and_accuracy_are_those_of_the_texts(request, data, name):
+def test_loss_and_accuracy_match_those_of_the_texts(request, data, name):
     analysis = request.getfixturevalue(f"of_{data}")
     assert analysis["data"]["kind"] == "labelled"
     assert (analysis["data"]["sentences"], analysis["data"]["target_tokens"]) == (TEXTS, None)
@@ -45,13 +45,13 @@ def test_loss_and_accuracy_are_those_of_the_texts(request, data, name):
 
 
 @pytest.mark.parametrize("name", ["softmax", "learned"])
-def test_loss_and_accuracy_are_those_of_the_masked_words(masked, of_masked, name):
+def test_loss_and_accuracy_match_those_of_the_masked_words(masked, of_masked, name):
     assert of_masked["data"]["kind"] == "masked"
     task, model = loaded(masked, name, MASKED)
     right = words = loss = 0.0
     with torch.no_grad():
         dataset = load_dataset(task, "valid")
-        dataset.set_epoch(1)  # which words are masked depends on it
+        dataset.set_epoch(1)  # it determines which words are masked
         for sample in samples(dataset, range(len(small.LENGTHS)), torch.device("cpu")):
             is_masked = sample["target"] != 1
             logits = model(**sample["net_input"])[0][is_masked]
@@ -65,7 +65,7 @@ def test_loss_and_accuracy_are_those_of_the_masked_words(masked, of_masked, name
     assert entry["loss"] == pytest.approx(loss / words, rel=1e-5)
 
 
-def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
+def test_the_gradient_is_that_of_the_classification_loss(labelled):
     task, model = loaded(labelled, "learned")
     (sample,) = load_samples(task, "valid", [4])
     model.double()
@@ -79,7 +79,7 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
 
 
 @pytest.mark.parametrize("data", ["labelled", "masked"])
-def test_look_shows_where_the_first_token_looks(request, data):
+def test_look_shows_the_attention_of_the_first_token(request, data):
     folder = request.getfixturevalue(data)
     found = look(str(folder / "sparse.pt"), "▁w1 w2 ▁w3", data=str(folder / "bin"))
     assert found.first_attention == "encoder-self"
@@ -105,7 +105,9 @@ def test_look_shows_where_the_first_token_looks(request, data):
         ),
     ],
 )
-def test_a_checkpoint_that_says_too_little_is_refused(labelled, tmp_path, capsys, change, expected):
+def test_a_checkpoint_with_missing_settings_is_refused(
+    labelled, tmp_path, capsys, change, expected
+):
     state = torch.load(labelled / "sparse.pt", weights_only=False)
     change(state["cfg"])
     torch.save(state, tmp_path / "m.pt")

@@ -1,8 +1,8 @@
-"""Relevance propagation by its definition: every step a dense matrix of contributions.
+"""Relevance propagation by its definition: every step is a dense matrix of contributions.
 
-Written without the package's rules. A tensor of the network is a row of units; each unit is a
-sum of contributions of units before it and of a bias. The forward pass writes these down, and
-relevance goes back over what was written, in proportion to their absolute values.
+It does not use the package's rules. Each tensor of the network is a row of units, and each unit is
+a sum of contributions from earlier units and a bias. The forward pass records these contributions,
+and relevance flows back through the record in proportion to their absolute values.
 """
 
 import math
@@ -14,7 +14,7 @@ from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 
 class Units:
-    """A tensor ``(positions, width)`` and where its units come from.
+    """A tensor ``(positions, width)`` and the sources of its units.
 
     ``sources`` are pairs of earlier units and a matrix ``(own units, their units)``.
     """
@@ -55,7 +55,7 @@ class Reference:
         return units
 
     def relevance_of_heads(self, position):
-        """Attention and layer to the relevance of each head, from the top-1 logit."""
+        """Dict from attention and layer to the relevance of each head, from the top-1 logit."""
         for units in self.tape:
             units.relevance[:] = 0.0
         words = self.logits.values.shape[1]
@@ -144,7 +144,7 @@ class Reference:
 
 
 def by_position(blocks):
-    """One matrix of what each position's units contribute to that position's alone."""
+    """A block-diagonal matrix: each position's units contribute only to that position."""
     height, width = blocks[0].shape
     matrix = np.zeros((len(blocks) * height, len(blocks) * width))
     for n, block in enumerate(blocks):
@@ -157,7 +157,7 @@ def array(tensor):
 
 
 def first_layer_inputs(model, source, previous):
-    """What the first layers of encoder and decoder take, ``(positions, width)`` each."""
+    """The inputs of the first layers of encoder and decoder, each ``(positions, width)``."""
     seen = []
     hooks = [
         stack.layers[0].register_forward_pre_hook(lambda _, args: seen.append(array(args[0][:, 0])))

@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation, against dense matrices and the laws that it keeps."""
+"""Layer-wise relevance propagation, compared with dense matrices and its conservation laws."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ CONFIGURATIONS = {
 
 
 def make(seed=1, **options):
-    """A model whose parameters, biases and norms too, are all random and far from trivial."""
+    """A model whose parameters are all random, including biases and norms."""
     model = spread_scores(build_model(seed=seed, **options), 2.0)
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -46,12 +46,12 @@ def make(seed=1, **options):
 
 
 def lost(result):
-    """The largest difference of the relevance at any boundary from the 1 at the start."""
+    """The largest deviation from 1 of the total relevance at any boundary."""
     return max((total - 1).abs().max() for total in result.totals.values())
 
 
 def sentences(sample):
-    """Each source and decoder input of a batch, alone and without padding."""
+    """Each source and decoder input of a batch as a batch of one, without padding."""
     pad = tiny_task().source_dictionary.pad()
     net_input = sample["net_input"]
     rows = zip(net_input["src_tokens"], net_input["prev_output_tokens"], strict=True)
@@ -67,7 +67,7 @@ def every_head(result):
 
 
 @pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_relevance_is_that_of_dense_matrices_and_every_boundary_holds_it(options):
+def test_relevance_matches_dense_matrices_and_is_conserved(options):
     model = make(**options).double()
     sample = batch([5], [4])
     ((source, previous),) = sentences(sample)
@@ -87,7 +87,7 @@ def test_relevance_is_that_of_dense_matrices_and_every_boundary_holds_it(options
             torch.testing.assert_close(found, torch.tensor(heads), atol=1e-10, rtol=0)
 
 
-def test_shares_are_relevance_over_that_of_the_layers_heads():
+def test_shares_are_relevance_divided_by_that_of_the_layer():
     result = head_relevance(make(), batch([5, 3], [4, 2]))
     for attention, number, heads in every_head(result):
         shares = result.shares()[attention][number]
@@ -98,7 +98,7 @@ def test_shares_are_relevance_over_that_of_the_layers_heads():
 
 @pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
 @pytest.mark.parametrize("how", ["columns", "values", "gate"])
-def test_a_head_whose_output_is_zero_has_exactly_no_relevance(how, norm):
+def test_a_head_with_zero_output_has_exactly_no_relevance(how, norm):
     model = make(head_gates=ALL, **norm)
     with torch.no_grad():
         for number, (_, _, attention) in enumerate(attention_modules(model)):
@@ -133,7 +133,7 @@ def test_vanishing_weights_lose_no_relevance(part, size, options):
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])
-def test_padding_other_sentences_and_how_many_predictions_at_once_make_no_difference(at_once):
+def test_padding_other_sentences_and_chunking_make_no_difference(at_once):
     model = make()
     sample = batch([9, 3, 6], [7, 2, 5])
     assert sample["net_input"]["src_tokens"].eq(tiny_task().source_dictionary.pad()).any()
@@ -144,7 +144,7 @@ def test_padding_other_sentences_and_how_many_predictions_at_once_make_no_differ
         torch.testing.assert_close(heads, apart, atol=1e-6, rtol=1e-5)
 
 
-def test_the_model_is_left_as_it_was():
+def test_the_model_is_left_unchanged():
     model = make(dropout=0.3, encoder_layerdrop=0.5).train()
     model.decoder.layers[0].eval()
     modes = [module.training for module in model.modules()]
@@ -164,6 +164,6 @@ def test_the_model_is_left_as_it_was():
         *(({f"scale_{one}": True}, f"--scale-{one}") for one in ("attn", "fc", "heads", "resids")),
     ],
 )
-def test_a_part_without_a_rule_is_refused_by_the_name_of_its_option(options, option):
+def test_options_without_a_rule_are_refused_by_name(options, option):
     with pytest.raises(ValueError, match=f"with {option}: leave relevance out"):
         head_relevance(build_model(**options), batch([5], [4]))

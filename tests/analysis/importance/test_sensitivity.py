@@ -1,4 +1,4 @@
-"""The gradient of the loss by a factor on each head, against finite differences in float64."""
+"""The gradient of the loss in a factor on each head, and finite differences in float64."""
 
 from functools import partial
 
@@ -39,7 +39,7 @@ def make(**options):
     ],
     ids=lambda options: ",".join(options) or "plain",
 )
-def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
+def test_sensitivity_is_the_derivative_of_each_sentences_loss(options):
     model = make(**options).double()
     sample = batch([7, 3, 5], [5, 2, 4])
     assert sample["target"].eq(PAD).any()
@@ -56,10 +56,10 @@ def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
             assert found.tolist() == pytest.approx(expected, abs=1e-8, rel=1e-6)
 
 
-def test_the_model_is_left_as_it_was_by_an_error_too():
+def test_the_model_is_left_unchanged_even_by_an_error():
     model = make().train()
     sample = batch([6], [5])
-    sample["target"] = sample["target"] + 1000  # no such word
+    sample["target"] = sample["target"] + 1000  # tokens outside the vocabulary
     with pytest.raises(IndexError):
         head_sensitivity(model, sample)
     assert all(module.training for module in model.modules())
@@ -67,7 +67,7 @@ def test_the_model_is_left_as_it_was_by_an_error_too():
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_an_adaptive_softmax_is_refused_by_the_name_of_its_option():
+def test_an_adaptive_softmax_is_refused_by_name():
     model = build_model(adaptive_softmax_cutoff="8,16")
     with pytest.raises(ValueError, match="with --adaptive-softmax-cutoff: leave the gradient out"):
         head_sensitivity(model, batch([6], [5]))

@@ -1,4 +1,4 @@
-"""The command ``fairseq-entmax look``, and the page it writes."""
+"""The command ``fairseq-entmax look``, and the page that it writes."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def given(tiny):
     return tiny / "plain.pt", "--data", tiny / "bin", "--cpu"
 
 
-def test_links_are_printed_and_a_page_of_words_is_written(given, tmp_path, capsys):
+def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, capsys):
     output = tmp_path / "look.html"
     command = (*given, "--text", CUT, "--max-len-b", 6, "--words", "--output", output)
     assert run(*command) == 0
@@ -45,7 +45,7 @@ def test_links_are_printed_and_a_page_of_words_is_written(given, tmp_path, capsy
     assert run(*command, "--overwrite") == 0
 
 
-def test_json_has_every_weight(given, capsys):
+def test_json_contains_every_weight(given, capsys):
     assert run(*given, "--text", CUT.upper(), "--translation", CUT, "--lower", "--json") == 0
     (sentence,) = json.loads(capsys.readouterr().out)["sentences"]
     expected = look(str(given[0]), CUT, CUT, data=str(given[2]))
@@ -55,7 +55,7 @@ def test_json_has_every_weight(given, capsys):
             assert torch.equal(torch.tensor(own), weights)
 
 
-def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
+def test_a_file_may_contain_sentences_with_translations(given, tmp_path, capsys):
     (tmp_path / "in.tsv").write_text(f"{CUT}\t▁w9\n\n▁w5\t▁w7 w8\r\n", encoding="utf-8")
     assert run(*given, "--input", tmp_path / "in.tsv", "--layer", 1, "--head", 2) == 0
     out = capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
     assert "translation (given): ▁w7 w8\n" in out
 
 
-def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(tiny):
+def test_the_page_has_maps_and_the_measures_of_single_sentences(tiny):
     options = ["--cpu", "--max-len-b", "6"]
     opened = of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
     for words, given in ((False, ["▁w7 w8", "▁w1"]), (True, None)):
@@ -87,7 +87,7 @@ def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(
     assert None not in {head["density"] for head in heads}
 
 
-def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_path):
+def test_write_report_works_in_python_and_for_long_texts(texts, tmp_path):
     found = look(str(texts / "pruned.pt"), " ".join([CUT] * 14), data=str(texts / "bin"))
     found.words().write_report(tmp_path / "look.html")
     assert "sentences of one&#x27;s own" in (tmp_path / "look.html").read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_pat
         (("--text", CUT, "--beam", 0), "--beam got 0: give 1 or more"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(given, capsys, words, message):
+def test_wrong_arguments_give_a_one_line_error(given, capsys, words, message):
     assert run(*given, *words) == 1
     error = capsys.readouterr().err
     assert message in error
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_in_one_sentence(given, capsys, words, message):
     assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_data_is_refused(tiny, capsys):
+def test_a_missing_checkpoint_or_missing_data_is_refused(tiny, capsys):
     for words, message in (
         ([], "give CHECKPOINT first"),
         (["no.pt", "--text", "a"], "there is no checkpoint no.pt"),

@@ -1,4 +1,4 @@
-"""``look`` in Python: the attention of one sentence, of every kind of model."""
+"""``look`` in Python: the attention of one sentence, for every kind of model."""
 
 from argparse import Namespace
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 TEXT = "w1 w2 w3 w4 w5"
 TRANSLATION = "w7 w2 w9"
-CUT = "▁w1 w2 ▁w3 w4 w6"  # as the folders' dictionaries have it
+CUT = "▁w1 w2 ▁w3 w4 w6"  # cut like the words in the folders' dictionaries
 
 
 def numbers(text):
@@ -34,7 +34,7 @@ def net_input_of(text):
         {"attn_mapping": "entmax", "encoder_self_attn_heads": "0,3", "cross_attn_heads": "2,1"},
     ],
 )
-def test_the_weights_are_those_of_one_pass_over_the_sentence(options):
+def test_weights_are_those_of_one_pass_over_the_sentence(options):
     model = spread_scores(build_model(**options))
     found = look(model, TEXT, TRANSLATION, task=tiny_task())
     net_input = net_input_of(TEXT)
@@ -55,7 +55,7 @@ def test_the_weights_are_those_of_one_pass_over_the_sentence(options):
     assert [link.zeros for link in links] == weights.eq(0).sum(-1).tolist()
 
 
-def test_without_a_translation_the_model_translates_as_generation_does():
+def test_without_a_translation_the_model_translates_as_in_generation():
     model = spread_scores(build_model(attn_mapping="entmax15"))
     found = look(model, TEXT, task=tiny_task(), beam=3, max_len_b=6)
     generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=6))
@@ -69,7 +69,7 @@ def test_without_a_translation_the_model_translates_as_generation_does():
     assert torch.equal(again.attention["cross"][1], found.attention["cross"][1])
 
 
-def test_what_a_model_was_doing_is_left_as_it_was():
+def test_random_state_and_training_mode_are_left_unchanged():
     model = build_model().train()
     torch.manual_seed(5)
     expected = torch.rand(1)
@@ -89,7 +89,7 @@ def test_closed_gates_are_left_out_of_the_mean():
     assert torch.allclose(found.weights(), opened.mean(0))
 
 
-def test_a_model_that_copies_restores_the_words_that_it_lacks():
+def test_a_model_that_copies_restores_unknown_words():
     options = {"source_position_markers": 3, "share_all_embeddings": True}
     model = build_model("entmax_copy_transformer", task=marked_task(), **options)
     found = look(model, "w1 quux w2", "w3 quux", task=marked_task())
@@ -117,7 +117,7 @@ def test_words_join_the_tokens_of_both_sides(tiny):
     assert joined.words() is joined
 
 
-def test_a_checkpoint_a_loaded_model_and_what_from_pretrained_gave_are_looked_at(tiny, tmp_path):
+def test_checkpoints_loaded_models_and_hub_interfaces_are_accepted(tiny, tmp_path):
     data = str(tiny / "bin")
     task = load_task(data)
     loaded = load_model(str(tiny / "plain.pt"), task)
@@ -135,7 +135,7 @@ def test_a_checkpoint_a_loaded_model_and_what_from_pretrained_gave_are_looked_at
     assert found.attention["cross"][0].gt(0).all()
     with pytest.raises(ValueError, match="no attention whose weights"):
         look(stock, TEXT, task=tiny_task())
-    # A dictionary alone is enough where the checkpoint names the languages
+    # Dictionaries are enough if the checkpoint names the languages
     for language in ("a", "b"):
         tiny_task().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     state = state_of(build_model())
@@ -146,7 +146,7 @@ def test_a_checkpoint_a_loaded_model_and_what_from_pretrained_gave_are_looked_at
 
 
 @pytest.mark.parametrize("name", ["softmax", "pruned", "adaptive"])
-def test_a_language_model_reads_the_text_behind_its_mark(texts, name):
+def test_a_language_model_reads_the_text_after_its_first_symbol(texts, name):
     found = look(str(texts / f"{name}.pt"), CUT, data=str(texts / "bin"))
     assert set(found.attention) == {"decoder-self"}
     assert found.tokens == ["</s>", *CUT.split()]
@@ -159,7 +159,7 @@ def test_a_language_model_reads_the_text_behind_its_mark(texts, name):
         look(str(texts / f"{name}.pt"), CUT, "w1", data=str(texts / "bin"))
 
 
-def test_a_text_that_cannot_be_read_is_refused():
+def test_an_empty_or_too_long_text_is_refused():
     long = "a text has 71 tokens, but the model takes at most 64"
     for texts, message in ((["", None], "a text is empty"), (["w1", "w1 " * 70], long)):
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""How texts become tokens."""
+"""How texts are cut into tokens."""
 
 import io
 
@@ -15,7 +15,7 @@ def words_of(made, segmented):
 
 
 @pytest.mark.parametrize("place", ["spm", "bpe", "data-bin"])
-def test_the_subword_model_by_the_data_cuts_and_is_named(tmp_path, place):
+def test_a_subword_model_beside_the_data_is_used_and_named(tmp_path, place):
     sentencepiece = pytest.importorskip("sentencepiece")
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -38,7 +38,7 @@ def test_the_subword_model_by_the_data_cuts_and_is_named(tmp_path, place):
     assert already.notes == ["has subword marks, so it is taken as already segmented"]
 
 
-def test_the_merges_of_the_language_come_first(tmp_path):
+def test_merges_of_the_language_take_precedence(tmp_path):
     pytest.importorskip("subword_nmt")
     (tmp_path / "bpe").mkdir()
     (tmp_path / "bpe" / "codes.es").write_text("#version: 0.2\ng a\n")
@@ -50,7 +50,7 @@ def test_the_merges_of_the_language_come_first(tmp_path):
     assert words_of(made, en) == ["g@@", "a@@", "to", "</s>"]
 
 
-def test_words_that_the_dictionary_lacks_are_said():
+def test_words_outside_the_dictionary_are_reported():
     cut = Segmentation(dictionary("a", "b"))
     made = cut("a quux b quux frob")
     assert made.tokens.tolist() == [4, 3, 5, 3, 3, 2]

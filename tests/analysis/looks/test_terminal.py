@@ -1,4 +1,4 @@
-"""A look as text, and joined to words."""
+"""A look as text, and with tokens joined to words."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def test_the_strongest_links_come_first_and_zeros_are_counted():
     assert third.split()[3:5] == ["<.01", "▁el"]
     _, only, _ = look().links(layer=0)
     assert only.keys == [("</s>", 1.0)]
-    # Only zero looks like zero
+    # Only zero is printed as zero
     written = [weight_text(weight) for weight in (0, 1e-7, 0.0049, 0.005, 1)]
     assert written == ["   0", "<.01", "<.01", "0.01", "1.00"]
 
@@ -59,12 +59,12 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
         ({"top": 0}, "--top got 0"),
     ],
 )
-def test_what_is_not_there_is_refused(requested, message):
+def test_unknown_attentions_layers_and_heads_are_refused(requested, message):
     with pytest.raises(ValueError, match=message):
         look().links(**requested)
 
 
-def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
+def test_a_mean_says_how_many_heads_leave_out_keys():
     sparse = torch.tensor([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     own = look(
         tokens=["a", "b", "a", "</s>"],
@@ -76,11 +76,11 @@ def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
     assert "1 of 2 heads gives some keys a weight of exactly 0; mean density 0.69" in text
     assert "no zeros" not in text
     assert "no zeros" in shown(own, layer=0, head=1)
-    # A word that is there twice has its places
+    # A word that occurs twice is numbered by position
     assert shown(own, layer=0, head=0).splitlines()[-2].split()[1:5] == ["0.50", "a#0", "0.50", "b"]
 
 
-def test_weights_of_words_are_summed_over_keys_and_meaned_over_queries():
+def test_word_weights_are_summed_over_keys_and_averaged_over_queries():
     assert groups_of([1, 1, 2, -1, -1, 3]) == [[0, 1], [2], [3], [4], [5]]
     joined = joined_tokens(["▁pr", "io", "x@@", "y", "▁"], [[0, 1], [2, 3], [4]])
     assert joined == ["prio", "xy", "▁"]

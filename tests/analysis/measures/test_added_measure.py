@@ -1,6 +1,6 @@
-"""A measure of one's own: what it may be called, and how it is measured, written and described.
+"""A custom measure: its names, and how it is computed, written and described.
 
-That ``analyze`` makes it and the report draws it is tested by the example of docs/extending.md.
+The example of docs/extending.md tests that ``analyze`` computes it and the report shows it.
 """
 
 import pytest
@@ -24,7 +24,7 @@ from tests.analysis.test_statistics import batch_of, cut, random_weights, table
 
 
 class Introspection(WeightMeasure):
-    """How much a position looks at itself; null in cross."""
+    """The weight of a position on itself; null in cross-attention."""
 
     name, title = "introspection", "Introspection"
     meaning = "mean weight of a query on its own position"
@@ -60,7 +60,7 @@ def registered(monkeypatch):
 
 
 @pytest.mark.parametrize("attention", ["encoder-self", "cross"])
-def test_its_numbers_are_means_over_the_queries_of_batches(attention):
+def test_its_numbers_are_means_over_the_queries_of_all_batches(attention):
     statistics, found = LayerStatistics(attention, 3, ["introspection"]), []
     for sentences in ([[4, 5, 6, 2], [7, 2]], [[8, 9, 2]]):
         batch = batch_of(sentences, [one[::-1] for one in sentences], table())
@@ -76,7 +76,7 @@ def test_its_numbers_are_means_over_the_queries_of_batches(attention):
         LayerStatistics(attention, 3, ["surprise"]).update(weights, batch)
 
 
-def test_the_schema_the_document_and_the_report_have_it():
+def test_schema_document_and_report_include_it():
     analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=0)
     for layer in analysis["models"][0]["attentions"]:
         for head in layer["heads"]:
@@ -102,7 +102,7 @@ def test_the_schema_the_document_and_the_report_have_it():
         head[name] = original
 
 
-def test_who_has_the_measure_reads_documents_that_lack_it():
+def test_documents_without_the_measure_can_be_read():
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
     own = ("introspection", "surprise")
     analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]

@@ -1,4 +1,4 @@
-"""What is said and what is looked at, against loops over sentences, heads and steps."""
+"""Copied words and attention, compared with loops over sentences, heads and steps."""
 
 from argparse import Namespace
 from dataclasses import replace
@@ -11,13 +11,13 @@ from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from tests.analysis.test_statistics import END, batch_of, cut, random_weights
 from tests.analysis.test_tokens import dictionary
 
-# Words repeat; 3 is unknown; some of the target are not in the source
+# Words repeat; 3 is unknown; some target words are not in the source
 SOURCE = [[4, 5, 4, 6, END], [7, 8, 3, 7, 7, 9, END], [5, END]]
 TARGET = [[5, 9, 4], [7, 3, 10, 8, 7], []]
 
 
 def measured(attention, left=False, seed=0):
-    """What is measured in a batch, and (head, sentence, step, weights of real keys) of its rows."""
+    """The results of a batch, and its rows: (head, sentence, step, weights of real keys)."""
     batch = batch_of(SOURCE, [[END, *row] for row in TARGET], None, left)
     previous = batch.target.tokens
     batch = replace(batch, target_in_source=previous.masked_fill(previous < 4, -1))
@@ -34,7 +34,7 @@ def measured(attention, left=False, seed=0):
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_agreement_is_over_the_steps_that_say_a_word_of_the_source(left):
+def test_agreement_is_over_steps_that_produce_a_word_of_the_source(left):
     results, rows = measured("cross", left)
     chances = []
     for head, given in enumerate(results["heads"]):
@@ -55,7 +55,7 @@ def test_agreement_is_over_the_steps_that_say_a_word_of_the_source(left):
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("attention", ["cross", "encoder-self"])
-def test_neighbours_are_tokens_beside_and_in_cross_the_words_said_last_now_and_next(
+def test_neighbours_are_adjacent_tokens_or_in_cross_attention_adjacent_target_words(
     left, attention
 ):
     results, rows = measured(attention, left, seed=3)
@@ -74,7 +74,7 @@ def test_neighbours_are_tokens_beside_and_in_cross_the_words_said_last_now_and_n
         assert (given["copy_agreement"] is not None) == (attention == "cross")
 
 
-def test_two_dictionaries_have_words_in_common_by_their_symbols():
+def test_words_of_two_dictionaries_are_matched_by_symbol():
     source, target = dictionary("a", "b", "c"), dictionary("c", "d", "a")
     cfg = Namespace(source_lang="x", target_lang="y")
     task = Namespace(source_dictionary=source, target_dictionary=target, cfg=cfg)

@@ -1,4 +1,4 @@
-"""Runs and clusters of keys with equal weight; against loops in the tests of all measures."""
+"""Runs and clusters of keys with equal weight; test_statistics.py compares them with loops."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def of_row(*weights, dtype=torch.float32):
     return statistics.results()["heads"][0]["equal_weights"]
 
 
-def test_a_key_of_weight_zero_parts_a_run_and_no_cluster_and_only_equal_bits_are_equal():
+def test_a_zero_splits_runs_but_not_clusters_and_equality_is_bitwise():
     found = of_row(0.25, 0.25, 0.0, 0.25, 0.25)
     assert found == {"run_length": 2, "run_weight": 1, "cluster_size": 4, "cluster_weight": 1}
     near = float(torch.nextafter(torch.tensor(0.5), torch.tensor(1.0)))
@@ -35,7 +35,7 @@ def test_a_key_of_weight_zero_parts_a_run_and_no_cluster_and_only_equal_bits_are
         ({"alpha": 2.0}, None),
     ],
 )
-def test_a_heads_values_say_what_groups_its_mapping_makes(values, kind):
+def test_a_heads_values_determine_which_groups_its_mapping_makes(values, kind):
     assert groups_made(values) == kind
 
 
@@ -43,7 +43,7 @@ def test_a_heads_values_say_what_groups_its_mapping_makes(values, kind):
     ("name", "columns"),
     [("tv", ["run-length", "run-weight"]), ("oscar", ["cluster-size", "cluster-weight"])],
 )
-def test_the_table_has_the_groups_that_some_mapping_makes(name, columns):
+def test_the_table_has_columns_for_the_groups_of_its_mappings(name, columns):
     analysis = synthetic_analysis(models=2, layers=1, heads=2, sentences=0)
     every = {"run-length", "run-weight", "cluster-size", "cluster-weight"}
     header = summary.as_table(analysis).splitlines()[0].split()

@@ -1,4 +1,4 @@
-"""A page in headless Chromium: what it asks for, what it complains of, and how it looks."""
+"""A page in headless Chromium, with its requests, errors and screenshots."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ PHONE = {"width": 390, "height": 844}
 
 
 def find_browser():
-    """The command that starts the browser; skips the test, or fails it, where there is none."""
+    """The command of the browser; without one, the test is skipped, or fails if it is required."""
     found = next(filter(None, map(shutil.which, COMMANDS)), None)
     if found is None:
         reason = (
@@ -38,7 +38,7 @@ def find_browser():
 
 @contextmanager
 def launched():
-    """A browser, closed at the end."""
+    """A browser that is closed at the end."""
     executable = find_browser()
     from playwright.sync_api import sync_playwright
 
@@ -49,7 +49,7 @@ def launched():
 
 
 class Watched:
-    """A page that notes every error and every request beyond its own file."""
+    """A page that records every error and every request beyond its own file."""
 
     def __init__(self, browser, file, viewport=LAPTOP, scheme="light", touch=False, **options):
         self.context = browser.new_context(
@@ -82,7 +82,7 @@ class Watched:
 
 
 def save_screenshot(page, name, folder, full_page=False):
-    """Write what is seen to the folder that the environment names, else to ``folder``."""
+    """Write a screenshot to the folder that the environment names, or else to ``folder``."""
     place = Path(os.environ.get(SCREENSHOTS) or folder)
     place.mkdir(parents=True, exist_ok=True)
     path = place / f"{name}.png"

@@ -1,4 +1,4 @@
-"""Reports, opened in a real browser."""
+"""Reports that are opened in a real browser."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def browser():
 
 @pytest.fixture
 def opened(browser, file):
-    """Opens the report; in the end there must have been no complaint and no request."""
+    """A function that opens the report; there must be no errors and no requests."""
     pages = []
 
     def open_page(path=file, **options):

@@ -1,4 +1,4 @@
-"""Synthetic analyses of models whose heads give equal weights, to runs or to clusters of keys."""
+"""Synthetic analyses of models whose heads give equal weights to runs or clusters of keys."""
 
 import math
 
@@ -8,7 +8,7 @@ from fairseq_entmax.analysis.document.maps import encode_groups, encode_weights,
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.mappings import fusedmax, oscarmax
 
-# The strength's name and value, and the mapping with it
+# The strength's name and value, and the mapping with this strength
 RUNS = ("tv", 0.4, lambda scores: fusedmax(scores, tv=0.4))
 CLUSTERS = ("oscar", 0.03, lambda scores: oscarmax(0.6 * scores, oscar=0.03))
 

@@ -1,4 +1,4 @@
-"""What a reader of the report does, and sees."""
+"""What a reader of the report does and sees."""
 
 import json
 import re
@@ -12,7 +12,7 @@ MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
 
 
 def write(folder, analysis, figures=()):
-    """The report of an analysis, as a file in a folder."""
+    """Write the report of an analysis to a folder, and return its path."""
     path = folder / "report.html"
     path.write_text(render_page(analysis, figures), encoding="utf-8")
     return path
@@ -49,7 +49,7 @@ def weights_of(analysis, sentence, model, attention, layer, head):
 
 
 def cell_texts(page):
-    """What stands in the cells of the overview, by the heads' keys."""
+    """The texts in the cells of the overview, by the heads' keys."""
     texts = page.evaluate(
         """() => [...document.querySelectorAll("#grids text")]
              .map((one) => [one.__data__?.datum, one.textContent])
@@ -65,7 +65,7 @@ def choose_measure(page, name):
 
 
 def select(page, *place):
-    """Choose a head in the list, and wait until its map is drawn."""
+    """Select a head in the list, and wait until its map is drawn."""
     row(page, *place).click()
     wait_for_map(page, *place)
 
@@ -97,7 +97,7 @@ def point_at(page, panel, query, key_place):
 
 
 def zeros_of(page, panel, shape):
-    """Which weights of a map are hatched."""
+    """A mask of the weights that are hatched in a map."""
     _, _, cell = layout_of(page, panel)
     hatched = np.zeros(shape, bool)
     path = map_of(page, panel).locator("path.zeros").get_attribute("d")
@@ -132,7 +132,7 @@ def shown_weight(page, model):
 
 
 def agrees(text, weight):
-    """Whether what the page says of a weight is true of it."""
+    """Whether the weight that the page shows is correct within the stated error."""
     if weight == 0:
         return text == "exactly 0"
     value, error = map(float, re.fullmatch(r"([\d.]+) ± ([\d.]+)", text).groups())
@@ -140,7 +140,7 @@ def agrees(text, weight):
 
 
 def draw_every_figure(page):
-    """Scroll to each of the figures; how many there are."""
+    """Scroll to each figure, and return their number."""
     boxes = page.locator("#figure-list .chart")
     for number in range(boxes.count()):
         boxes.nth(number).scroll_into_view_if_needed()

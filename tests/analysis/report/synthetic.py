@@ -1,7 +1,7 @@
-"""An analysis of models that were never trained: a whole document, made from random numbers.
+"""An analysis of models that were never trained: a complete document, made from random numbers.
 
-They are of the size that trained models have, and agree with each other where a reader compares
-them: shares sum to 1, and sorted densities are those of the heads.
+Its values have realistic sizes and are consistent where a reader compares them: shares sum to 1,
+and sorted densities are those of the heads.
 """
 
 import base64
@@ -21,7 +21,7 @@ BINS = 20
 SENTENCES = 1000
 RELATIONS = {"nsubj": (0.35, 1), "obj": (0.41, -2), "amod": (0.72, 1), "advmod": (0.46, 1)}
 TAGS = {"NOUN": 0.31, "VERB": 0.22, "ADP": 0.2, "DET": 0.17, "PUNCT": 0.1}
-# Kinds of heads: the one offset that a head looks at, or none
+# Kinds of heads: the one offset that a head attends to, or None
 KINDS = [-1, 1, None, 0, None, -2, None, None]
 MODELS = [("softmax", "softmax", 1.0), ("entmax15", "entmax15", 1.5), ("entmax", "entmax", None)]
 WORDS = (
@@ -35,10 +35,10 @@ ENGLISH = (
 
 
 def synthetic_analysis(models=3, layers=6, heads=8, sentences=10, seed=0, length=30):
-    """A document as ``analysis.json`` holds it, valid in every field.
+    """A document like ``analysis.json``, with every field valid.
 
-    Softmax, 1.5-entmax and α-entmax models in turn, of which only the last learn α; attention maps of
-    as many sentences, the longest of ``length`` tokens.
+    The models have softmax, 1.5-entmax and α-entmax in turn, and only the last kind learns α. There
+    is one attention map per sentence; the longest sentence has ``length`` tokens.
     """
     rng = np.random.default_rng(seed)
     kinds = [MODELS[number % len(MODELS)] for number in range(models)]
@@ -130,7 +130,7 @@ def _head(rng, attention, offset, number, alpha):
     mean = min(0.95, (2.05 - alpha) * rng.uniform(0.4, 1.2))
     densities = rng.beta(12 * mean, 12 * (1 - mean), SENTENCES) ** (alpha > 1)
     confidence = max(strength, float(rng.uniform(0.1, 0.5)))
-    # ``strength`` at the offset, the rest spread over what a query sees
+    # ``strength`` at the offset, and the rest spread over what a query sees
     seen = [str(o) for o in OFFSETS if attention != DECODER_SELF or o <= 0]
     spread = [*seen, "below"] + ["above"] * (attention != DECODER_SELF)
     held = 0.0 if offset is None or str(offset) not in seen else strength
@@ -150,7 +150,7 @@ def _head(rng, attention, offset, number, alpha):
         "density_histogram": [int(n) for n in np.histogram(densities, BINS, (0, 1))[0]],
         "entropy": float(3 * (1 - confidence) + 0.2 * rng.random()),
         "confidence": confidence,
-        # By chance: what softmax and entmax have
+        # Equal weights by chance only, as with softmax and entmax
         "equal_weights": dict.fromkeys(("run_length", "cluster_size"), 1.0)
         | dict.fromkeys(("run_weight", "cluster_weight"), 0.0),
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
@@ -220,7 +220,7 @@ def _weights(rng, model, source, targets):
 
 
 def lose_head(analysis, model, head):
-    """Take a head out of the first layer of a model."""
+    """Remove a head from the first layer of a model."""
     analysis["models"][model]["attentions"][0]["heads"].pop(head)
     for entry in analysis["maps"]:
         item = entry["models"][model][0]

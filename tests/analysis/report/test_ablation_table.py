@@ -1,4 +1,4 @@
-"""What ablate measured and what prune.sh wrote, beside the heads of an analysis."""
+"""Results of ablate and of prune.sh, beside the heads of an analysis."""
 
 import json
 
@@ -24,7 +24,7 @@ def change_of(value, p_holm=0.5):
 
 
 def ablation_of(analysis, model=0, **scores):
-    """The parts of ``ablation.json`` that are read, with the same scores of two heads."""
+    """The parts of ``ablation.json`` that are read, with the same scores for two heads."""
     heads = [["cross:1.2"], ["encoder-self:0.0"], ["cross:0.0", "cross:0.1"]]
     return {
         "format": "fairseq-entmax-ablation",
@@ -80,7 +80,7 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
         ({"data": DATA | {"subset": "valid"}}, "its subset is valid, and that of the analysis test"),
     ],
 )  # fmt: skip
-def test_what_is_no_ablation_of_these_models_is_refused_in_one_sentence(
+def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
     small, tmp_path, change, message
 ):
     path = written(tmp_path, {**ablation_of(small), **change})
@@ -89,7 +89,7 @@ def test_what_is_no_ablation_of_these_models_is_refused_in_one_sentence(
     assert str(caught.value).startswith(f"--ablation {path}")
 
 
-def test_a_model_ablated_twice_and_files_that_are_no_document_are_refused(small, tmp_path):
+def test_a_model_ablated_twice_and_malformed_files_are_refused(small, tmp_path):
     path = written(tmp_path, ablation_of(small))
     with pytest.raises(ValueError, match="another file is of the model softmax, too"):
         with_ablations(small, [path, path])
@@ -102,7 +102,7 @@ def pruning(tmp_path, *lines):
     return written(tmp_path, "".join(f"{line}\n" for line in lines), "pruning.tsv")
 
 
-def test_the_rows_of_pruning_have_the_columns_of_the_file(tmp_path):
+def test_rows_of_the_pruning_table_have_its_columns(tmp_path):
     (row,) = read_pruning(pruning(tmp_path, HEADER, GOOD))
     heads = [[0, 1, 0], [7, 0, 0], [1, 7, 8]]
     values = ["softmax", "all24-pruned", *heads, 18.13, 852736, 38.3, 1.25]
@@ -118,9 +118,7 @@ def test_the_rows_of_pruning_have_the_columns_of_the_file(tmp_path):
         ([HEADER, GOOD.replace("18.13", "good")], "line 2: .*'good'"),
     ],
 )
-def test_what_is_no_table_of_pruning_gives_one_sentence_that_names_the_place(
-    tmp_path, lines, message
-):
+def test_a_malformed_pruning_table_gives_a_one_line_error_with_the_line(tmp_path, lines, message):
     path = pruning(tmp_path, *lines)
     with pytest.raises(ValueError, match=message) as caught:
         read_pruning(path)

@@ -1,4 +1,4 @@
-"""Whether relevance, gradient and confidence say what a model loses without a head."""
+"""Whether relevance, gradient and confidence predict what a model loses without a head."""
 
 import math
 import random
@@ -27,8 +27,7 @@ def analysis():
 
 
 def ablated(analysis, change, model=0, score="loss", most=99):
-    """The analysis with what a model loses without each head, a function of the head, of the first
-    so many; one head's change is significant."""
+    """Add ``change(head)`` of the first ``most`` heads to the analysis; one head's is significant."""
     entry, chosen = analysis["models"][model], {}
     for layer in entry["attentions"]:
         for one in layer["heads"][: most - len(chosen)]:
@@ -41,7 +40,7 @@ def found(analysis):
     return {(one.measure, one.heads): one for one in correlations(analysis)}
 
 
-def test_the_correlation_is_spearmans_over_all_heads_of_each_attention_and_within_layers(analysis):
+def test_the_correlation_is_spearmans_over_all_heads_by_attention_and_within_layers(analysis):
     of = found(ablated(analysis, lambda head: head["confidence"] ** 3 - 2))
     for heads, number in ((ALL, 24), ("cross", 8), (WITHIN, 24)):
         assert of["confidence", heads].value == pytest.approx(1)
@@ -55,13 +54,13 @@ def test_the_correlation_is_spearmans_over_all_heads_of_each_attention_and_withi
     assert found(one)["gradient", ALL].value == pytest.approx(expected)
 
 
-def test_a_loss_gets_larger_and_any_other_score_smaller_where_a_head_mattered(analysis):
+def test_a_loss_rises_and_other_scores_fall_where_a_head_mattered(analysis):
     for score, sign in (("loss", 1), ("bleu", -1), ("my_score", -1)):
         one = ablated(analysis, lambda head, sign=sign: sign * head["relevance"], score=score)
         assert found(one)["relevance", ALL].value == pytest.approx(1)
 
 
-def test_a_measure_that_is_not_there_and_too_few_heads_have_no_correlation(analysis):
+def test_missing_measures_and_too_few_heads_have_no_correlation(analysis):
     for layer in analysis["models"][0]["attentions"]:
         for head in layer["heads"]:
             head["relevance"] = None
@@ -71,10 +70,10 @@ def test_a_measure_that_is_not_there_and_too_few_heads_have_no_correlation(analy
     assert found(ablated(analysis, lambda head: head["gradient"], most=2)) == {}
 
 
-def test_the_interval_holds_the_true_correlation_in_about_19_of_20_samples():
+def test_the_interval_contains_the_true_correlation_in_about_95_percent():
     generator = np.random.default_rng(0)
     true, number, held = 0.6, 24, 0
-    # Spearman's of two normal variables with this correlation
+    # Spearman's correlation of two normal variables with this Pearson correlation
     rho = 6 / math.pi * math.asin(true / 2)
     for _ in range(2000):
         pairs = generator.multivariate_normal([0, 0], [[1, true], [true, 1]], number)
@@ -84,7 +83,7 @@ def test_the_interval_holds_the_true_correlation_in_about_19_of_20_samples():
     assert 0.93 <= held / 2000 <= 0.97
 
 
-def test_p_is_small_where_chance_seldom_gives_as_much():
+def test_p_matches_the_frequency_of_such_correlations_by_chance():
     generator = np.random.default_rng(1)
     ranks = np.array([generator.permutation(24) for _ in range(4000)])
     chance = np.abs([np.corrcoef(np.arange(24), row)[0, 1] for row in ranks])
@@ -93,12 +92,12 @@ def test_p_is_small_where_chance_seldom_gives_as_much():
 
 
 @pytest.mark.parametrize("value", [-1.0, 1.0])
-def test_few_heads_have_no_interval_and_a_perfect_order_of_some_is_not_certain(value):
+def test_few_heads_have_no_interval_and_a_perfect_order_is_not_certain(value):
     assert interval(value, 4) == (None, None, None)
     low, high, p = interval(value, 5)
     assert -1 <= low < high <= 1
     assert value in (low, high)
-    # By chance it comes twice among the 120 orders of five
+    # By chance it occurs twice among the 120 orders of five
     assert p > 2 / 120
 
 
@@ -118,7 +117,7 @@ def test_the_page_says_whether_relevance_alone_misleads(measure, value, number, 
     assert re.search(words, text)
 
 
-def test_the_page_has_what_is_lost_without_each_head_among_its_measures(analysis):
+def test_the_page_has_the_loss_without_each_head_among_its_measures(analysis):
     assert page_data(analysis, [], {}, None)["agreement"] == []
     data = page_data(ablated(analysis, lambda head: head["head"] / 8, model=1), [], {}, None)
     (measure,) = [own for own in data["measures"] if own["name"] == "ablation-loss"]

@@ -1,4 +1,4 @@
-"""How sure numbers are, equal weights, generated text and words of classes, in a real browser."""
+"""Uncertainty, equal weights, generated text and classes of the report, in a real browser."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def file(tmp_path_factory):
     return write(tmp_path_factory.mktemp("evidence"), analysis)
 
 
-def test_the_page_says_how_sure_its_numbers_are(opened, file):
+def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
     page = opened(file, viewport=PHONE)
     shown = page.locator("#evidence").inner_text()
     for words in ("512 of 1,000", "± 0.012", "95 %", "alpha of entmax"):
@@ -48,7 +48,7 @@ def test_the_page_says_how_sure_its_numbers_are(opened, file):
     assert width[0] <= width[1]
 
 
-def test_what_is_lost_without_a_head_is_a_column_and_a_colour_with_its_significance(opened, file):
+def test_the_loss_without_a_head_is_a_column_and_a_colour_with_significance(opened, file):
     page = opened(file)
     choose_measure(page, "ablation-loss")
     assert "the head alone is removed" in page.locator("#measure-meaning").inner_text()
@@ -67,8 +67,7 @@ SOFTMAX, OSCARMAX, FUSEDMAX = range(3)
 
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory):
-    """A report of softmax, oscarmax and fusedmax, the tokens of its source, and rows of weights by
-    the number of a model."""
+    """A report of softmax, oscarmax and fusedmax, its source tokens, and rows of weights by model."""
     analysis = synthetic_analysis(models=3, layers=1, heads=3, sentences=1, length=24)
     exact = {}
     for model, made in ((OSCARMAX, CLUSTERS), (FUSEDMAX, RUNS)):
@@ -79,7 +78,7 @@ def grouped(tmp_path_factory):
 
 
 def boxes(page, panel, what):
-    """The places of what is drawn over a map, in cells, with the text."""
+    """Position in cells and text of what is drawn over a map."""
     cell = layout_of(page, panel)[2]
     found = map_of(page, panel).locator(what).evaluate_all(
         "all => all.map(e => [...['x', 'y', 'width'].map(n => Number(e.getAttribute(n))), e.textContent])"
@@ -87,7 +86,7 @@ def boxes(page, panel, what):
     return [(x / cell, y / cell, width / cell, text) for x, y, width, text in found]
 
 
-def test_a_run_is_one_box_that_says_its_words_and_what_they_have_together(opened, grouped):
+def test_a_run_is_one_box_with_its_words_and_total_weight(opened, grouped):
     path, keys, exact = grouped
     page = opened(path)
     select(page, FUSEDMAX, "encoder-self", 0, 1)
@@ -109,7 +108,7 @@ def test_a_run_is_one_box_that_says_its_words_and_what_they_have_together(opened
     assert boxes(page, SOFTMAX, ".run, .mark") == []
 
 
-def test_keys_apart_of_one_cluster_have_the_same_mark_and_others_another(opened, grouped):
+def test_separate_keys_of_a_cluster_share_a_mark_that_no_other_cluster_has(opened, grouped):
     path, keys, exact = grouped
     page = opened(path)
     select(page, OSCARMAX, "encoder-self", 0, 1)
@@ -134,10 +133,10 @@ def test_keys_apart_of_one_cluster_have_the_same_mark_and_others_another(opened,
     assert most > 1
 
 
-# Text that models generated, and copy heads
+# Generated text, and copy heads
 
 
-def test_a_page_of_generated_text_says_by_which_search_and_marks_copy_heads(opened, tmp_path):
+def test_a_page_of_generated_text_names_the_search_and_marks_copy_heads(opened, tmp_path):
     analysis = synthetic_analysis(models=2, layers=2, heads=4, sentences=1, length=9)
     analysis |= {"of": "generated", "search": {"task": "translation", "beam": 7}}
     for model in analysis["models"]:
@@ -171,7 +170,7 @@ def test_a_page_of_generated_text_says_by_which_search_and_marks_copy_heads(open
 # Texts with labels
 
 
-def test_the_page_says_how_often_models_are_right(opened, of_pairs, tmp_path):
+def test_the_page_shows_the_accuracy_of_classifiers(opened, of_pairs, tmp_path):
     page = opened(write(tmp_path, of_pairs))
     titles = page.locator("#models-table th[scope=col]").all_inner_texts()
     assert {"Accuracy", "Loss (nats a text)"} <= set(titles)

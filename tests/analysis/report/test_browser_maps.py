@@ -21,9 +21,7 @@ from tests.analysis.report.page_actions import (
 pytestmark = pytest.mark.slow
 
 
-def test_pointer_and_arrow_keys_show_the_weights_of_every_model_within_the_stated_precision(
-    opened, analysis
-):
+def test_pointer_and_arrow_keys_show_every_models_weight_within_its_error(opened, analysis):
     page = opened()
     select(page, 2, "cross", 1, 1)
     shape = weights_of(analysis, 0, 0, "cross", 1, 1).shape
@@ -46,9 +44,7 @@ def test_pointer_and_arrow_keys_show_the_weights_of_every_model_within_the_state
 @pytest.mark.parametrize(
     ("attention", "scheme"), [("encoder-self", "light"), ("decoder-self", "dark")]
 )
-def test_exact_zeros_are_hatched_and_nothing_else_and_the_future_is_blank(
-    opened, analysis, attention, scheme
-):
+def test_exactly_the_zeros_are_hatched_and_the_future_is_blank(opened, analysis, attention, scheme):
     page = opened(scheme=scheme)
     select(page, 2, attention, 0, 1)
     weights = weights_of(analysis, 0, 2, attention, 0, 1)
@@ -59,19 +55,19 @@ def test_exact_zeros_are_hatched_and_nothing_else_and_the_future_is_blank(
     shades = shades_of(page, 2)
     assert ((shades[..., 3] == 0) == future).all()
     spread = np.ptp(shades[..., :3], axis=2)
-    # Grey against a colour: channels apart by little, and by much
+    # Grey is told from a colour by the difference between its channels
     assert spread[is_zero].max() < 20 < 50 < spread[~is_zero & ~future].min()
     if future.any():
         point_at(page, 2, 1, 4)
         assert shown_weight(page, 2) == "in the future"
-    # A larger weight of softmax stands out more: darker on a light page
+    # A larger softmax weight has more contrast: darker on a light page
     weights = weights_of(analysis, 0, 0, attention, 0, 1)[~future]
     light = shades_of(page, 0)[..., :3].sum(axis=2)[~future][np.argsort(weights)]
     steps = np.diff(light) * (1 if scheme == "dark" else -1)
     assert steps.min() >= -2 < 0 < steps.max()
 
 
-def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
+def test_a_search_finds_sentences_by_words_without_accents(opened, analysis):
     page = opened()
     options = page.locator("#sentence-list label")
     page.fill("#sentence-search", "jehova")
@@ -83,20 +79,20 @@ def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
     assert page.locator("#sentence-count").inner_text() == "0 of 3 sentences"
 
 
-def test_markup_in_a_token_is_shown_as_text_and_of_quick_choices_the_last(opened):
+def test_markup_in_a_token_is_text_and_the_last_quick_choice_wins(opened):
     page = opened()
     page.evaluate(
         "const all = document.querySelectorAll('input[name=sentence]');"
         "all[1].click(); all[2].click(); undefined"
     )
-    page.wait_for_timeout(500)  # long enough for what was begun first to come last
+    page.wait_for_timeout(500)  # long enough for a race between the choices
     select(page, 0, "encoder-self", 0, 0)
     point_at(page, 0, 1, 0)
     assert MARKUP in page.locator("#readout").text_content()
     assert page.locator("img").count() == 0
 
 
-def test_a_script_that_is_not_the_pages_own_does_not_run(browser, file):
+def test_foreign_scripts_do_not_run(browser, file):
     watched = Watched(browser, file)
     watched.page.evaluate(
         """() => {
@@ -113,7 +109,7 @@ def test_a_script_that_is_not_the_pages_own_does_not_run(browser, file):
     watched.close()
 
 
-def test_every_head_is_shown_small_and_a_click_makes_it_large(opened):
+def test_every_head_is_shown_small_and_enlarged_by_a_click(opened):
     page = opened()
     select(page, 0, "cross", 0, 0)
     page.check("input[name=view][value=all]")
@@ -124,7 +120,7 @@ def test_every_head_is_shown_small_and_a_click_makes_it_large(opened):
     page.wait_for_function("document.querySelectorAll('#map-panels svg.map').length === 3")
 
 
-def test_a_panel_may_show_another_head_and_says_where_there_is_none(opened, analysis):
+def test_a_panel_may_show_another_head_and_says_if_there_is_none(opened, analysis):
     page = opened()
     select(page, 0, "encoder-self", 0, 3)
     panels = page.locator("#map-panels .panel")

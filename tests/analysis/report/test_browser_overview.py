@@ -1,4 +1,4 @@
-"""The report as a page, its overview, list and figures, in a real browser."""
+"""The report as a page: its overview, list and figures, in a real browser."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.analysis.report.synthetic import synthetic_analysis
 pytestmark = pytest.mark.slow
 
 
-def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
+def test_the_overview_shows_the_chosen_measure(opened, analysis):
     page = opened()
     layer = analysis["models"][2]["attentions"][1]
     head = layer["heads"][3]
@@ -35,14 +35,14 @@ def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
     }.items():
         choose_measure(page, name)
         texts = cell_texts(page)
-        # All but the head that is pruned
+        # All heads except the pruned one
         assert len(texts) == 3 * 3 * 2 * 4 - 1
         assert float(texts[key(2, "encoder-self", 1, 3)]) == pytest.approx(value, abs=0.00501)
     groups = page.locator("#measure optgroup").evaluate_all("all => all.map(g => g.label)")
     assert groups[:2] == ["Mean weight at an offset", "Largest weight at an offset"]
 
 
-def test_numbers_are_rounded_once_and_nearly_1_is_not_1_also_without_maps(opened, tmp_path):
+def test_numbers_are_rounded_once_and_almost_1_is_not_shown_as_1(opened, tmp_path):
     small = synthetic_analysis(models=2, layers=1, heads=4, sentences=0)
     heads = small["models"][1]["attentions"][0]["heads"]
     for head, density in zip(heads, (0.99996, 1.0, 0.00004, 0.0), strict=True):
@@ -79,7 +79,7 @@ def test_a_click_on_a_cell_selects_its_head_everywhere(opened):
     page.locator("#details .chart svg").nth(1).wait_for()
 
 
-def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis):
+def test_the_list_is_sorted_by_a_click_on_a_title_and_can_be_filtered(opened, analysis):
     page = opened()
     title = page.locator("#heads-table th", has_text="Density")
     column = page.locator("#heads-table th").all_inner_texts().index(title.inner_text())
@@ -113,7 +113,7 @@ def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis)
     assert "layer 1" in page.locator("#selected-line").inner_text()
 
 
-def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_path):
+def test_long_names_and_tokens_do_not_break_the_layout(opened, tmp_path):
     analysis = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
     analysis["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
     analysis["maps"][0]["source"][0] = "x" * 300
@@ -135,9 +135,7 @@ def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_
     assert max(box["x"] + box["width"] for box in ends) <= PHONE["width"]
 
 
-def test_a_large_report_has_its_figures_inside_their_boxes_and_screenshots_are_saved(
-    opened, large, tmp_path
-):
+def test_figures_of_a_large_report_fit_their_boxes_on_a_phone(opened, large, tmp_path):
     assert large.stat().st_size < 15e6
     page = opened(large, viewport=PHONE, touch=True, scheme="dark")
     select(page, 2, "cross", 3, 4)

@@ -1,4 +1,4 @@
-"""Grids and maps that can be written by name, and what is drawn in them."""
+"""Grids and maps that can be written by name, and what they show."""
 
 import copy
 import re
@@ -17,7 +17,7 @@ from tests.analysis.report.synthetic import lose_head, synthetic_analysis
 
 @pytest.fixture(scope="module")
 def analysis():
-    """Models of softmax, which has lost a head, of 1.5-entmax and of fusedmax."""
+    """Models with softmax, which has lost a head, with 1.5-entmax and with fusedmax."""
     analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=2, length=9)
     give_groups(analysis, 2, RUNS)
     lose_head(analysis, 0, 0)
@@ -40,7 +40,7 @@ def texts(drawable):
     return ["".join(one.itertext()) for one in root.iter() if one.tag.endswith("}text")]
 
 
-def test_without_names_there_are_the_pages_figures_grids_of_main_measures_and_a_map_each(
+def test_by_default_the_pages_figures_main_grids_and_one_map_per_attention_are_written(
     analysis, there
 ):
     usual = [one.name for one in chosen(list(there.values()), None)]
@@ -53,7 +53,7 @@ def test_without_names_there_are_the_pages_figures_grids_of_main_measures_and_a_
     assert maps == [["0", name] for name in ("encoder-self", "decoder-self", "cross")]
 
 
-def test_every_name_is_one_of_a_file_and_stands_once_and_may_be_a_pattern(analysis, there):
+def test_every_name_is_a_unique_file_name_and_patterns_are_allowed(analysis, there):
     odd = copy.deepcopy(analysis)
     odd["models"].append({**odd["models"][2], "name": "α/2"})
     odd["models"][2]["name"] = "../1"
@@ -68,13 +68,13 @@ def test_every_name_is_one_of_a_file_and_stands_once_and_may_be_a_pattern(analys
 
 
 @pytest.mark.parametrize("names", ["grid_densty", "grid_density,grid_densty", "", ","])
-def test_a_name_of_no_figure_is_answered_with_some_there_are(there, names):
+def test_an_unknown_figure_name_is_answered_with_some_known_ones(there, names):
     message = r"--figure-names got '.*': '.*' fits no figure; there are .* more"
     with pytest.raises(ValueError, match=message):
         chosen(list(there.values()), names)
 
 
-def test_a_grid_has_the_number_of_every_head_in_its_cell_and_no_name_is_cut(analysis, there):
+def test_a_grid_has_a_number_per_head_and_no_name_is_cut(analysis, there):
     drawn = rows(there["grid_confidence"])
     found = {(one["model"], one["attention"], one["layer"], one["head"]): one for one in drawn}
     assert len(found) == 3 * 3 * 2 * 3
@@ -88,7 +88,7 @@ def test_a_grid_has_the_number_of_every_head_in_its_cell_and_no_name_is_cut(anal
     assert not [text for text in written if "…" in text]
 
 
-def test_grids_of_one_model_have_the_colours_of_all(there):
+def test_grids_of_one_model_share_the_colours_of_all_models(there):
     alone, together = (
         there[name].draw().for_paper()["spec"]["layer"][0]["encoding"]["color"]["scale"]
         for name in ("grid_entropy-1-entmax-tv-learned-softmax", "grid_entropy")
@@ -97,7 +97,7 @@ def test_grids_of_one_model_have_the_colours_of_all(there):
     assert {row["model"] for row in rows(there["grid_entropy-2-entmax"])} == {"entmax"}
 
 
-def test_a_map_has_every_weight_of_the_head_and_exact_zeros_are_hatched(analysis, there):
+def test_a_map_has_every_weight_and_exact_zeros_are_hatched(analysis, there):
     name = "map_17_encoder-self_0_1-1-entmax-tv-learned-softmax"
     zeros = int((weights_of(analysis, 1, 1, "encoder-self", 0, 1) == 0).sum())
     svg = vl_convert.vegalite_to_svg(there[name].draw().for_paper())
@@ -120,13 +120,13 @@ def test_the_future_is_blank_and_a_run_of_equal_weight_is_one_box(there):
     runs = [row for row in rows(there["map_0_encoder-self_0_1"]) if row["to"] - row["from"] > 1]
     assert {row["panel"] for row in runs} == {"entmax"}
     assert "A box is a run" in there["map_0_encoder-self_0_1"].draw().caption
-    # A head that a model lacks has no panel
+    # A missing head has no panel
     panels = {row["panel"] for row in rows(there["map_0_encoder-self_0_0"])}
     assert panels == {"entmax:tv=learned+softmax", "entmax"}
     assert "map_0_encoder-self_0_0-0-softmax" not in there
 
 
-def test_tokens_and_segments_of_every_letter_are_drawn_without_a_warning(analysis, capfd):
+def test_unusual_tokens_are_drawn_without_a_warning(analysis, capfd):
     odd = ['"]+alert(1)+["', "a\\b", "if", "<img>"]
     analysis = {**analysis, "maps": [dict(analysis["maps"][0])]}
     entry = analysis["maps"][0]
@@ -138,7 +138,7 @@ def test_tokens_and_segments_of_every_letter_are_drawn_without_a_warning(analysi
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_groups_apart_have_a_mark_each():
+def test_separate_groups_have_different_marks():
     weights = np.array([[0.3, 0.2, 0.3, 0, 0.2, 0]])
     groups = np.array([[1, 2, 1, 0, 2, 0]])
     drawn = list(map_rows(weights, groups, is_causal=False))

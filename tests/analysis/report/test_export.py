@@ -1,4 +1,4 @@
-"""Figures as files: every format, and never over what is there."""
+"""Figures as files: every format, and nothing is overwritten."""
 
 import xml.etree.ElementTree
 
@@ -17,7 +17,7 @@ def drawable():
     return Drawable(figure.name, True, lambda: figure)
 
 
-def test_a_figure_is_drawn_in_every_format_a_png_with_three_pixels_for_one(drawable, tmp_path):
+def test_a_figure_is_drawn_in_every_format_with_a_png_at_triple_resolution(drawable, tmp_path):
     files = export.figure_files([drawable], tmp_path / "paper" / "f", export.FORMATS, False)
     contents = {path.name: content for path, content in export.drawn(files).items()}
     assert sorted(contents) == [f"density_by_layer.{form}" for form in ("pdf", "png", "svg")]
@@ -31,7 +31,7 @@ def test_a_figure_is_drawn_in_every_format_a_png_with_three_pixels_for_one(drawa
     assert {"encoder-self", "decoder-self", "cross", "layer"} <= texts
 
 
-def test_a_file_that_is_there_is_an_error_before_anything_is_drawn(drawable, tmp_path):
+def test_an_existing_file_is_an_error_before_anything_is_drawn(drawable, tmp_path):
     (tmp_path / "density_by_layer.svg").write_text("mine")
     with pytest.raises(FileExistsError, match=r"--figures .*density_by_layer\.svg.*--overwrite"):
         export.figure_files([drawable], tmp_path, ("png", "svg"), False)

@@ -1,4 +1,4 @@
-"""The numbers that the charts show, worked out by hand."""
+"""The numbers in the charts, compared with hand calculations."""
 
 import copy
 from collections import Counter
@@ -29,13 +29,13 @@ def small():
 
 
 def only(draw, source):
-    """The one figure that is drawn."""
+    """The single figure that is drawn."""
     (figure,) = draw(source)
     return figure
 
 
 def data(figure):
-    """The rows of a chart; a chart with a line to compare with has that as a second data set."""
+    """The rows of a chart; the reference line of a chart is a second, smaller data set."""
     return max(figure.for_page()["datasets"].values(), key=len)
 
 
@@ -62,7 +62,7 @@ def test_a_long_record_is_thinned_between_its_ends(small, lines):
     assert row["value"] == pytest.approx([1 + update / 1000 for update in row["update"]], 1e-3)
 
 
-def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small):
+def test_the_histogram_counts_learned_alphas_in_bins_of_0_05(small):
     model = small["models"][2]
     model["attentions"] = [layer_of(small), layer_of(small, 2, "encoder-self", 1)]
     learned, fixed = model["attentions"]
@@ -76,7 +76,7 @@ def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small
     assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
 
 
-def test_a_panel_without_numbers_has_a_row_of_nothing_so_that_those_behind_it_stay(small):
+def test_a_panel_without_numbers_has_an_empty_row_that_keeps_its_place(small):
     learned = small["models"][2]
     small["models"] = [learned, {**copy.deepcopy(learned), "name": "sparse"}]
     for entry in learned["attentions"][:4]:
@@ -100,7 +100,7 @@ def test_fixed_heads_among_per_head_mappings_are_not_counted_as_learned(small):
     assert (row["from"], row["heads"]) == (1.3, 1)
 
 
-def test_the_distribution_of_densities_adds_up_the_heads(small):
+def test_the_density_distribution_sums_over_heads(small):
     for head in every_head(small):
         head["density_histogram"] = None
     first, second = layer_of(small), layer_of(small, 2, "encoder-self", 1)
@@ -114,7 +114,7 @@ def test_the_distribution_of_densities_adds_up_the_heads(small):
     ]
 
 
-def test_heads_are_ranked_by_density_in_their_layer(small):
+def test_heads_are_ranked_by_density_within_their_layer(small):
     for head, density in zip(layer_of(small)["heads"], [0.5, 0.9, 0.1], strict=True):
         head["density"] = density
     found = [
@@ -126,7 +126,7 @@ def test_heads_are_ranked_by_density_in_their_layer(small):
 
 
 @pytest.mark.parametrize("draw", [density_distribution, density_by_layer])
-def test_softmax_is_left_out_where_density_is_one_and_the_caption_says_so(small, draw):
+def test_softmax_of_density_one_is_left_out_and_the_caption_says_so(small, draw):
     figure = only(draw, small)
     assert {row["model"] for row in data(figure)} == {"entmax15", "entmax"}
     assert "left out" in figure.caption
@@ -138,7 +138,7 @@ def test_softmax_is_left_out_where_density_is_one_and_the_caption_says_so(small,
     assert "underflow to zeros in float32" in figure.caption
 
 
-def test_diversity_is_that_of_each_layer_which_has_one(small):
+def test_diversity_is_shown_for_each_layer_that_has_one(small):
     layer_of(small, 0)["diversity"] = None
     rows = data(only(diversity_by_layer, small))
     found = {(row["model"], row["attention"], row["layer"]): row["diversity"] for row in rows}
@@ -178,7 +178,7 @@ def test_a_relation_shows_the_best_head_of_each_model(small):
     assert [[row[name] for name in names] for row in found] == [expected]
 
 
-def test_of_many_relations_the_frequent_ones_are_shown(small):
+def test_of_many_relations_only_the_most_frequent_are_shown(small):
     side = {"baseline": 0.3, "offset": 1}
     relations = {f"r{n}": {"count": n, "to_head": side, "to_dependent": side} for n in range(20)}
     small["annotations"]["relations"] = relations
@@ -192,17 +192,17 @@ def test_of_many_relations_the_frequent_ones_are_shown(small):
     assert "12 most frequent" in figure.caption
 
 
-def test_each_relation_shows_how_often_its_dependents_stand_where(small):
+def test_each_relation_shows_the_offsets_of_its_dependents(small):
     rows = data(only(dependency_offsets, small))
     found = {(row["relation"], row["offset"]): row["share"] for row in rows}
     assert len(found) == 8
     assert (found["nsubj", -1], found["obj", 2], found["obj", -2]) == (0.35, 0.41, 0.1)
     for relation in small["annotations"]["relations"].values():
-        del relation["offsets"]  # of earlier releases
+        del relation["offsets"]  # as in earlier releases
     assert dependency_offsets(small) == []
 
 
-def test_bleu_stands_over_the_heads_of_what_was_pruned():
+def test_bleu_is_shown_over_the_number_of_remaining_heads():
     found = {
         (row["panel"][:3], row["mapping"], row["model"]): (row["heads"], row["BLEU"], row["kind"])
         for row in data(only(bleu_by_heads, PRUNING))
@@ -221,20 +221,20 @@ def test_bleu_stands_over_the_heads_of_what_was_pruned():
     }
 
 
-def test_heads_that_pruning_left_are_counted_by_attention_and_by_layer():
+def test_remaining_heads_are_counted_by_attention_and_layer():
     by_attention, by_layer = map(data, remaining_heads(PRUNING))
-    assert by_attention == by_layer  # summed up where they are drawn
+    assert by_attention == by_layer  # summed when they are drawn
     found = {(r["mapping"], r["model"], r["attention"], r["layer"]): r["left"] for r in by_layer}
     assert {row["all"] for row in by_layer if row["model"].endswith("pruned")} == {7}
     pruned = "entmax", "1-4-2-pruned"
     assert found[*pruned, "encoder-self", 0] == found[*pruned, "encoder-self", 1] + 1 == 1
-    # Of the baseline and what was pruned everywhere: not of an encoder alone, nor from scratch
+    # Only the baseline and models pruned in every attention, none from scratch
     models = {(mapping, "baseline") for mapping in ("softmax", "entmax")}
     assert {key[:2] for key in found} == models | {("softmax", "all7-pruned"), pruned}
     assert remaining_heads(PRUNING[:2]) == []
 
 
-def test_functions_are_counted_of_the_encoder_heads_that_a_model_has(small):
+def test_functions_are_counted_over_the_open_encoder_heads(small):
     for head in every_head(small):
         head.update({"positional": None, "rare_word": None, "dependencies": None})
     first, second, third = layer_of(small, 1)["heads"]

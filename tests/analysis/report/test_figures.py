@@ -53,7 +53,7 @@ def every_head(analysis):
             yield from entry["heads"]
 
 
-def test_a_full_analysis_gives_every_figure(small):
+def test_a_complete_analysis_gives_every_figure(small):
     assert list(drawn(small, PRUNING)) == EVERY_FIGURE
 
 
@@ -77,7 +77,7 @@ def test_a_figure_without_its_measure_is_left_out(small, change, gone):
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 3), (1, 1, 1), (4, 1, 2)])
-def test_every_chart_is_described_and_drawn_without_a_warning_or_colours_of_the_page(shape, capfd):
+def test_every_chart_has_a_description_no_warning_and_no_page_colours(shape, capfd):
     models, layers, heads = shape
     for figure in figures(synthetic_analysis(models, layers, heads, sentences=0), PRUNING):
         drawing = vl_convert.vegalite_to_svg(figure.for_paper(), show_warnings=True)

@@ -1,4 +1,4 @@
-"""The table of heads as CSV, and figures chosen by name, by the command."""
+"""The command's CSV table of heads, and figures chosen by name."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ def analysis():
     return analysis
 
 
-def test_a_csv_has_a_line_for_each_head_and_the_numbers_of_the_analysis(analysis):
+def test_the_csv_has_a_line_per_head_with_the_analysis_numbers(analysis):
     table = list(csv.DictReader(io.StringIO(heads_csv(analysis))))
     assert len(table) == 2 * 3 * 2 * 3
     (row,) = [
@@ -52,7 +52,7 @@ def test_the_command_writes_the_table_and_chosen_figures(analysis, tmp_path, mon
     assert "heads.csv: a row for each of 36 heads" in output
 
 
-def test_what_ablations_measured_is_in_the_table_and_has_a_grid(analysis):
+def test_ablation_results_are_in_the_table_and_have_a_grid(analysis):
     with_loss = ablated(analysis, lambda head: -0.25 if head["head"] == 2 else 0.5)
     table = csv.DictReader(io.StringIO(heads_csv(with_loss)))
     known = {row["head"]: row["ablation-loss"] for row in table if row["ablation-loss"]}

@@ -1,4 +1,4 @@
-"""What the page says first: of each model how sparse its heads are, and which could go."""
+"""The page's first lines: how sparse each model's heads are, and which could be removed."""
 
 from fairseq_entmax.analysis.report.in_short import in_short
 
@@ -24,11 +24,11 @@ def test_sparse_heads_are_counted_and_the_sparsest_is_named():
     assert words.endswith("Which heads could go, fairseq-entmax ablate finds out.")
 
 
-def test_softmax_leaves_out_nothing():
+def test_softmax_leaves_out_no_word():
     assert "None of them leaves out a word." in text((1.0, {}), (1.0, {}))
 
 
-def test_heads_without_which_no_score_changes_could_go():
+def test_heads_whose_removal_changes_no_score_could_go():
     def removed(change, *significant):
         return {"ablation": {"loss": change}, "significant": list(significant)}
 
@@ -40,6 +40,6 @@ def test_heads_without_which_no_score_changes_could_go():
     assert "so no one tells which could go" in text(*heads[1:])
 
 
-def test_nothing_is_said_without_the_measure_or_of_sentences_of_ones_own():
+def test_nothing_is_said_without_density_or_for_the_users_own_sentences():
     assert text((None, {})) == "Heads: 1. Which heads could go, fairseq-entmax ablate finds out."
     assert in_short(analysis((0.3, {}), own={"words": False})) == []

@@ -1,4 +1,4 @@
-"""Names, tokens and numbers beside figures."""
+"""Names, tokens and numbers in figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fairseq_entmax.analysis.report.labels import decimal, expression_of, lines_
         ("", [""]),
     ],
 )
-def test_a_name_is_broken_behind_signs_and_no_letter_is_lost(name, lines):
+def test_a_name_is_broken_after_signs_without_losing_a_letter(name, lines):
     assert lines_of(name, 72) == lines
     assert "".join(lines).replace(" ", "") == name.replace(" ", "")
 
 
-def test_strings_are_an_expression_that_is_not_taken_for_the_function_if():
+def test_strings_become_expressions_that_do_not_contain_the_word_if():
     assert expression_of("if") == '"i"+"f"'
     assert expression_of([["if", 'an "if"']]) == '[["i"+"f", "an \\"if\\""]]'
 
@@ -41,5 +41,5 @@ def test_strings_are_an_expression_that_is_not_taken_for_the_function_if():
         (-0.0, "0.000"),
     ],
 )
-def test_only_0_and_1_read_0_and_1(value, text):
+def test_only_exact_0_and_1_are_shown_as_0_and_1(value, text):
     assert decimal(value) == text

@@ -1,4 +1,4 @@
-"""What a report says of how its numbers came about."""
+"""What a report says about the origin of its numbers."""
 
 import json
 from pathlib import Path
@@ -16,11 +16,11 @@ EARLIER = Path(__file__).parent.parent / "data" / "analysis-version-2-earlier.js
 
 @pytest.fixture
 def analysis():
-    """A softmax, a 1.5-entmax and an alpha-entmax model; the last has a record of alpha."""
+    """A softmax, a 1.5-entmax and an alpha-entmax model; the last one has a record of alpha."""
     return synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
 
 
-def test_the_numbers_of_sentences_are_those_of_the_model_with_their_largest_error(analysis):
+def test_importance_has_the_models_number_of_sentences_and_largest_error(analysis):
     model = analysis["models"][1]
     model["importance_sentences"] = {"relevance": 96, "gradient": 1000}
     for layer in model["attentions"]:
@@ -45,7 +45,7 @@ def test_the_numbers_of_sentences_are_those_of_the_model_with_their_largest_erro
         ([1.0, 1.1], [1.2, 1.3], None, "No correlation: at least 3 heads must learn it (here: 2)."),
     ],
 )  # fmt: skip
-def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, value, words):
+def test_the_page_says_whether_alpha_follows_its_initial_value(analysis, start, end, value, words):
     lines = [
         {"update": 100 * place, "values": {"cross": {"0": own, "1": [1 + place / 2] * 4}}}
         for place, own in enumerate((start, end))
@@ -53,7 +53,7 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, val
     analysis["models"][2]["records"] = {"alpha": lines}
     for layer in analysis["models"][2]["attentions"]:
         if layer["layer"] == 1:
-            layer["learned"] = []  # a fixed alpha, which rose
+            layer["learned"] = []  # a fixed alpha that rose during training
     (row,) = courses(analysis)
     assert row["value"] == (value if value is None else pytest.approx(value))
     assert row["attentions"] == {"cross": row["value"]}
@@ -64,7 +64,7 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, val
     assert courses(analysis) == []
 
 
-def test_a_missing_record_is_said_on_the_page_and_in_the_table(analysis):
+def test_a_missing_record_is_mentioned_on_the_page_and_in_the_table(analysis):
     assert "jsonl" not in as_table(analysis)
     model = analysis["models"][2]
     model["records"] = {}
@@ -75,7 +75,7 @@ def test_a_missing_record_is_said_on_the_page_and_in_the_table(analysis):
         assert model["checkpoint"] in text
 
 
-def test_how_sentences_were_chosen_is_said(analysis):
+def test_the_choice_of_sentences_is_explained(analysis):
     lengths = [max(len(one["source"]), len(one["targets"])) for one in analysis["maps"]]
     typical = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     for chosen, words in (
@@ -89,7 +89,7 @@ def test_how_sentences_were_chosen_is_said(analysis):
     assert chosen_text({**analysis, "chosen": typical, "maps": []}) is None
 
 
-def test_the_report_of_an_analysis_of_an_earlier_release_says_what_it_can(tmp_path, capsys):
+def test_the_report_of_an_earlier_releases_analysis_says_what_it_can(tmp_path, capsys):
     analysis = document.read(EARLIER)
     assert "standard_errors" not in json.dumps(analysis)
     rows = {row["measure"]: row for row in importance_rows(analysis)}

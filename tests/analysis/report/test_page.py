@@ -25,7 +25,7 @@ def analysis():
 
 @pytest.fixture
 def changed(analysis):
-    """A copy to change."""
+    """A copy that a test may change."""
     return copy.deepcopy(analysis)
 
 
@@ -37,12 +37,12 @@ def folder(tmp_path, analysis, monkeypatch):
 
 
 def embedded(page):
-    """The page's data, as its script reads them."""
+    """The page's data as its script reads it."""
     return json.loads(re.search(r'id="report-data">(.*?)</script>', page, re.DOTALL)[1])
 
 
 def block_of(page, name):
-    """The bytes of a block of weights or of groups."""
+    """The bytes of a block of weights or groups."""
     text = re.search(rf'id="{name}">([^<]*)<', page)[1]
     return np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8)
 
@@ -61,8 +61,8 @@ def test_every_head_is_in_the_page_with_its_numbers(analysis):
                 assert shown["values"][name] == pytest.approx(head[name], rel=1e-4)
 
 
-def test_a_measure_that_no_head_has_is_not_offered_and_a_telling_one_is_first(changed):
-    del changed["models"][1:]  # softmax is left: every density is 1
+def test_a_measure_without_values_is_not_offered_and_an_informative_one_comes_first(changed):
+    del changed["models"][1:]  # softmax alone is left, with every density 1
     for entry in changed["maps"]:
         del entry["models"][1:]
     for entry in changed["models"][0]["attentions"]:
@@ -83,7 +83,7 @@ def test_a_layer_without_heads_is_in_the_page(changed):
     assert data["sentences"][0]["models"][0][0]["heads"] == 0
 
 
-def test_each_map_lies_in_its_block_within_the_stated_precision(analysis):
+def test_each_map_is_in_its_block_within_the_stated_precision(analysis):
     page = render_page(analysis)
     for number, entry in enumerate(analysis["maps"]):
         places = embedded(page)["sentences"][number]["models"]
@@ -100,13 +100,13 @@ def test_each_map_lies_in_its_block_within_the_stated_precision(analysis):
                 assert ((found == 0) == (expected == 0)).all()
 
 
-def test_the_smallest_weight_above_zero_is_not_a_zero_and_one_is_the_largest_shade():
+def test_the_smallest_nonzero_weight_is_not_zero_and_1_is_the_darkest_shade():
     smallest = np.nextafter(np.float16(0), np.float16(1))
     shown = payload.shades(np.array([0, smallest, 0.25, 1], dtype=np.float16))
     assert shown.tolist() == [0, 1, 128, 255]
 
 
-def test_the_page_has_the_groups_of_layers_that_have_some():
+def test_the_page_has_the_groups_of_layers_with_some():
     analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=2, length=16)
     give_groups(analysis, 1, CLUSTERS)
     give_groups(analysis, 2, RUNS)
@@ -138,7 +138,7 @@ def test_tokens_and_names_cannot_end_the_script_or_become_markup(changed):
     assert [model["name"] for model in data["models"]] == [ATTACK, "{{library}}"]
 
 
-def test_the_page_names_no_address_that_a_browser_would_load(analysis):
+def test_the_page_has_no_address_that_a_browser_would_load(analysis):
     page = render_page(analysis)
     assert not re.search(r'(?:src|href|action)\s*=\s*["\']?(?!#)[a-z]*:?//', page)
     assert "@import" not in page
@@ -158,11 +158,11 @@ def test_the_page_names_no_address_that_a_browser_would_load(analysis):
         (["</s>"], ""),
     ],
 )
-def test_subwords_are_joined_to_the_text_they_were_cut_from(tokens, text):
+def test_subwords_are_joined_to_the_original_text(tokens, text):
     assert payload.joined_text(tokens) == text
 
 
-def test_the_command_writes_the_page_and_says_where(folder, capsys):
+def test_the_command_writes_the_page_and_prints_its_name(folder, capsys):
     output = folder / "report.html"
     output.write_text("mine")
     with pytest.raises(FileExistsError, match=r"report\.html.*--overwrite"):

@@ -48,7 +48,7 @@ def relation(to_head, to_dependent, name="nsubj"):
     return {"dependencies": {name: {"to_head": to_head, "to_dependent": to_dependent}}}
 
 
-# The measures of a head of encoder-self, and its roles: from either side of each border
+# The measures of an encoder-self head and its roles, from both sides of each threshold
 @pytest.mark.parametrize(
     ("measures", "words"),
     [
@@ -64,15 +64,15 @@ def relation(to_head, to_dependent, name="nsubj"):
         ({"rare_word": {"rarest": 0.3, "two_rarest": 0.5}}, ["rare words, 50 %"]),
         (merging(0.5, 0.5), ["subword merging, 50 %"]),
         (merging(0.88, 0.7), ["subword merging, 88 %"]),
-        (merging(0.95, 0.49), []),  # looks at the current token
-        (merging(0.49, 0.95), []),  # looks at the previous token
+        (merging(0.95, 0.49), []),  # attends to the current token
+        (merging(0.49, 0.95), []),  # attends to the previous token
         (marks(0.45, 0.35), ["question mark: 45 % in 10 questions, 35 % in statements"]),
-        (marks(0.45, 0.351), []),  # looks at the end of any sentence
+        (marks(0.45, 0.351), []),  # attends to the end of any sentence
         (marks(0.45, None), []),
         (relation(0.45, 0.499), ["nsubj to its head, 45 % (baseline 35 %)"]),
         (relation(0.449, 0.5), ["head to its nsubj, 50 % (baseline 40 %)"]),
         (relation(None, 0.45), []),
-        (relation(1.0, 1.0, "vocative"), []),  # of fewer than fifty arcs
+        (relation(1.0, 1.0, "vocative"), []),  # fewer than fifty arcs
         ({"named_entity": 0.149}, []),
         ({"named_entity": 0.15}, ["named entities, 15 % (5 % of the words)"]),
         ({"values": {"alpha": 1.2}, "density": 0.9}, ["dense, 90 % of the keys"]),
@@ -87,9 +87,9 @@ def relation(to_head, to_dependent, name="nsubj"):
         ({"relative_position": 0.79}, []),
     ],
 )
-def test_a_head_has_the_roles_that_its_measures_reach(measures, words):
+def test_a_head_has_the_roles_whose_thresholds_its_measures_reach(measures, words):
     assert found(**measures) == words
-    # Of sentences of one's own no role is named but a closed gate
+    # For the user's own sentences, the only role is a closed gate
     own = {"annotations": ANNOTATIONS, "data": {"own": {"words": True}}}
     closed = [word for word in words if word == "closed"]
     assert roles({**NOTHING, **measures}, own, "encoder-self") == closed
@@ -110,7 +110,7 @@ def test_a_head_has_the_roles_that_its_measures_reach(measures, words):
         ("cross", copying(0.9), None, ["copies: the word that is said, 90 %"]),
     ],
 )
-def test_roles_are_put_into_the_words_of_each_attention(attention, measures, chance, words):
+def test_roles_are_worded_for_each_attention(attention, measures, chance, words):
     analysis = {"annotations": None, "data": {"interrogative_sentences": None}}
     assert roles({**NOTHING, **measures}, analysis, attention, chance) == words
 
