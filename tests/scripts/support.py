@@ -1,4 +1,4 @@
-"""Scripts as modules."""
+"""Loading scripts as modules."""
 
 import importlib
 import sys
@@ -13,8 +13,8 @@ BENCHMARKS = ROOT / "scripts" / "benchmarks"
 
 
 def load(name, monkeypatch):
-    """A script, or a benchmark, as a module; those it imports lie beside it."""
-    monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # put back after a benchmark changed it
+    """Import a script or a benchmark as a module; the modules that it imports lie beside it."""
+    monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # restored after a benchmark has changed it
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     for folder in (ROOT / "scripts", BENCHMARKS):
         monkeypatch.syspath_prepend(folder)
@@ -22,7 +22,7 @@ def load(name, monkeypatch):
 
 
 def run(name, monkeypatch, *words):
-    """Run a benchmark in this process, as if with these words."""
+    """Run a benchmark in this process with the given arguments."""
     benchmark = load(name, monkeypatch)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words)])
     benchmark.main()

@@ -1,4 +1,4 @@
-"""scripts/constraints.py: the constraints hold on machines of other kinds than this one."""
+"""scripts/constraints.py: the constraints also hold on other kinds of machines."""
 
 import re
 
@@ -14,13 +14,13 @@ def script(monkeypatch):
     return load("constraints", monkeypatch)
 
 
-def test_names_that_the_constraints_leave_open_are_found_however_they_are_spelt(script):
+def test_unpinned_packages_are_found_under_any_spelling(script):
     resolved = "ast-serialize==1.0\nnumpy==2.4\nzope.x==3\n"
     constraints = "# numpy==1\nAst_Serialize==1.0\nzope-x==3 ; python_version < '3.12'\n"
     assert script.unpinned(resolved, constraints) == ["numpy"]
 
 
-def test_a_version_that_the_indexs_own_torch_cannot_have_is_found(script, tmp_path, capsys):
+def test_a_version_that_torch_from_the_index_cannot_use_is_found(script, tmp_path, capsys):
     pinned = script.CONSTRAINTS.read_text(encoding="utf-8")
     assert "\ntriton==" in pinned
     wrong = tmp_path / "constraints.txt"
@@ -31,7 +31,7 @@ def test_a_version_that_the_indexs_own_torch_cannot_have_is_found(script, tmp_pa
     assert "triton" in capsys.readouterr().err
 
 
-def test_the_documentation_and_the_tools_name_the_pythons_of_the_package(script):
+def test_documentation_and_tools_name_the_supported_pythons(script):
     pythons = script.PYTHONS
     (row,) = re.findall(r"(?m)^\| Python \|.*$", (ROOT / "docs" / "versions.md").read_text("utf-8"))
     assert re.findall(r"3\.\d+", row) == pythons

@@ -1,4 +1,4 @@
-"""mkdocs.yml and scripts/docs.sh: the site of the documentation."""
+"""mkdocs.yml and scripts/docs.sh: the documentation site."""
 
 import importlib
 import re
@@ -18,7 +18,7 @@ def pages(entry):
     return [page for part in parts for page in pages(part)]
 
 
-def test_the_navigation_has_four_kinds_and_names_every_chapter():
+def test_the_navigation_has_its_five_parts_and_lists_every_chapter():
     kinds = " ".join(name for part in SETTINGS["nav"] for name in part)
     assert kinds == "Start Tutorial How-to Reference Background"
     named = pages(SETTINGS["nav"])
@@ -27,13 +27,13 @@ def test_the_navigation_has_four_kinds_and_names_every_chapter():
     assert all((ROOT / page).is_file() for page in named)
 
 
-def test_every_name_of_the_page_of_python_is_there():
+def test_every_name_on_the_python_page_exists():
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     for module, name in re.findall(r"(?m)^::: (.+)\.(\w+)$", page):
         assert hasattr(importlib.import_module(module), name)
 
 
-def test_the_command_says_what_it_does():
+def test_help_describes_the_command():
     script = ROOT / "scripts" / "docs.sh"
     subprocess.run(["bash", "-n", script], check=True)
     result = subprocess.run([script, "--help"], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""scripts/soak.sh: kills, and what it says of what differs; on a kind of job that takes no time."""
+"""scripts/soak.sh kills jobs and reports differences; tested with jobs that take no time."""
 
 import json
 import lzma
@@ -14,9 +14,7 @@ def soak(monkeypatch):
     return load("soak", monkeypatch)
 
 
-def test_killed_jobs_end_as_one_that_was_not_and_one_that_loses_something_is_told(
-    soak, tmp_path, monkeypatch, capsys
-):
+def test_killed_jobs_must_end_like_an_uninterrupted_one(soak, tmp_path, monkeypatch, capsys):
     safe = "sleep 0.3; echo whole >new.tmp; mv new.tmp new"
     unsafe = "[ -e begun ] || { touch begun; sleep 0.3; echo whole >new; }"
     monkeypatch.setattr(soak, "KINDS", {"safe": soak.Kind(safe), "unsafe": soak.Kind(unsafe)})
@@ -30,7 +28,7 @@ def test_killed_jobs_end_as_one_that_was_not_and_one_that_loses_something_is_tol
         assert bool(list((tmp_path / kind / "killed").iterdir())) == bool(status)
 
 
-def test_what_is_missing_other_or_left_over_is_told(soak, tmp_path):
+def test_missing_changed_and_leftover_files_are_reported(soak, tmp_path):
     expected, found = tmp_path / "expected", tmp_path / "found"
     for folder in (expected, found):
         folder.mkdir()

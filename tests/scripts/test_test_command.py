@@ -13,7 +13,7 @@ TOOLS = ("ruff", "mypy", "lint-imports", "shellcheck")
 
 @pytest.fixture
 def project(tmp_path):
-    """The command in a folder of its own, with checks that only write down how they are called."""
+    """The command in a separate folder, with stub checks that only record how they are called."""
     (tmp_path / "scripts" / "lib").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "test.sh", tmp_path / "scripts")
     (tmp_path / "scripts" / "lib" / "venv.sh").write_text("ensure_venv() { :; }\n")
@@ -45,7 +45,7 @@ def run(project, *arguments):
     return result, calls.read_text().splitlines() if calls.exists() else []
 
 
-def test_the_quick_run_has_every_check_but_the_constraints_and_the_slow_tests(project):
+def test_the_quick_run_leaves_out_only_the_constraints_and_slow_tests(project):
     _, calls = run(project)
     assert "python scripts/constraints.py check" in calls
     assert calls[-1].endswith("--durations=10")
@@ -57,7 +57,7 @@ def test_the_quick_run_has_every_check_but_the_constraints_and_the_slow_tests(pr
     assert "every quick check passed" in result.stdout
 
 
-def test_what_failed_is_named_at_the_end_and_all_else_has_run(project):
+def test_failed_checks_are_named_at_the_end_and_all_others_run(project):
     write(project / ".venv-test" / "bin" / "mypy", "exit 1")
     result, calls = run(project, "--quick")
     assert result.returncode == 1

@@ -1,4 +1,4 @@
-"""scripts/lib/venv.sh: which torch is installed, and what is said of downloads before."""
+"""scripts/lib/venv.sh: which torch is installed, and what is printed before a download."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def shell(script, **environment):
 
 @pytest.fixture
 def commands(tmp_path):
-    """A folder that goes in front of PATH, and a function that puts a command into it."""
+    """A function that puts a command into a folder and returns a PATH that begins with it."""
 
     def add(name, script):
         path = tmp_path / name
@@ -40,10 +40,10 @@ def commands(tmp_path):
         ("Linux", "exit 9", "", "cpu"),
         ("Linux", "exit 9", "cuda", "cuda"),
         ("Linux", "echo 'GPU 0: NVIDIA H100'", "cpu", "cpu"),
-        ("Darwin", "exit 127", "", "cuda"),  # the only build there is
+        ("Darwin", "exit 127", "", "cuda"),  # the only build for it
     ],
 )
-def test_the_build_of_torch_is_that_for_the_machine_or_the_one_asked_for(
+def test_the_torch_build_fits_the_machine_unless_one_is_requested(
     commands, system, gpu, requested, build
 ):
     if os.path.exists("/dev/nvidia0") and not requested and build == "cpu":
@@ -54,7 +54,7 @@ def test_the_build_of_torch_is_that_for_the_machine_or_the_one_asked_for(
     assert (result.stdout.strip(), result.stderr) == (build, "")
 
 
-# A Python in whose environment torch has the version of $TORCH; what pip is asked for is kept
+# A Python whose environment has torch $TORCH; it logs the arguments of pip
 PYTHON = """
 case "$*" in
 *"version(\\"torch\\")"*) [ -n "$TORCH" ] && echo "$TORCH" ;;
@@ -79,7 +79,7 @@ esac
         ("cuda", "2.13.0", "0", [], []),
     ],
 )
-def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
+def test_the_requested_torch_build_is_installed_after_its_size_is_printed(
     tmp_path, commands, build, present, cpu_status, requested, messages
 ):
     (tmp_path / "constraints.txt").write_text("torch==2.13.0\ntorchaudio==2.11.0\n")
@@ -99,9 +99,7 @@ def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
 
 @pytest.mark.parametrize("machine", ["Linux x86_64", "Linux aarch64", "Darwin arm64"])
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_fairseq_is_compiled_where_the_package_asks_for_source_text(
-    tmp_path, commands, machine, version
-):
+def test_fairseq_is_compiled_where_setup_py_has_no_wheel(tmp_path, commands, machine, version):
     text = (ROOT / "setup.py").read_text(encoding="utf-8")
     names: dict = {}
     exec(text[text.index("HAS_WHEEL =") : text.index("setup(")], names)

@@ -1,4 +1,4 @@
-"""The benchmarks: what they compare is right, and what they print and write, not how fast it is."""
+"""The benchmarks compare the right things, print and write them; their speed is not tested."""
 
 import argparse
 import json
@@ -60,7 +60,7 @@ def test_every_contender_is_timed_printed_and_written(
     ("name", "words", "field"),
     [("training", RANDOM, "speeds"), ("generation", TINY, "seconds")],
 )
-def test_every_model_has_every_round(name, words, field, monkeypatch, tmp_path):
+def test_every_model_is_timed_in_every_round(name, words, field, monkeypatch, tmp_path):
     report = report_of(name, monkeypatch, tmp_path, *words)
     assert [row["model"] for row in report["models"]] == MODELS
     assert [len(row[field]) for row in report["models"]] == [2] * len(MODELS)
@@ -72,7 +72,7 @@ def test_every_model_has_every_round(name, words, field, monkeypatch, tmp_path):
 
 
 @needs_compiler
-def test_a_models_own_attention_is_dumped_and_timed(data, trained, monkeypatch, tmp_path):
+def test_attention_of_a_checkpoint_is_dumped_and_timed(data, trained, monkeypatch, tmp_path):
     checkpoint = trained / "checkpoint_best.pt"
     words = ["--join=2", "--sentences=1", "--output", tmp_path / "model.pt"]
     run("dump_attention", monkeypatch, data / "bin", "--path", checkpoint, *words)
@@ -83,7 +83,7 @@ def test_a_models_own_attention_is_dumped_and_timed(data, trained, monkeypatch, 
 
 
 @needs_compiler
-def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkeypatch, tmp_path):
+def test_growth_is_measured_and_can_be_redrawn_without_measuring(monkeypatch, tmp_path):
     pytest.importorskip("vl_convert")
     run("growth", monkeypatch, "--run", "--quick", "--rounds=1", "--output", tmp_path)
     numbers = (tmp_path / "growth.json").read_text(encoding="utf-8")
@@ -100,7 +100,7 @@ def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkey
 
 @needs_compiler
 @pytest.mark.parametrize(("causal", "is_padded"), [(False, False), (True, True)])
-def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_padded):
+def test_timed_attentions_agree_under_masks(monkeypatch, causal, is_padded):
     benchmark = load("cpu_attention", monkeypatch)
     padding = torch.zeros(2, 40, dtype=torch.bool)
     padding[0, 30:] = True
@@ -115,7 +115,7 @@ def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_pad
     assert (row["both_ratio"]["sdpa"], row["rounds"]) == (1.0, 2)
 
 
-def test_attentions_of_a_gpu_give_the_output_of_float64(monkeypatch):
+def test_attention_on_a_gpu_matches_float64(monkeypatch):
     pytest.importorskip("triton")
     benchmark = load("fused_attention", monkeypatch)
     options = argparse.Namespace(tokens=40, causal=True, repeats=1, spread=2.0)

@@ -1,4 +1,4 @@
-"""The command for a GPU: what it runs, that a part stops no other, and what it leaves."""
+"""The GPU command: what it runs, that a failed part stops no other, and what it leaves behind."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def python(gpu, name, code, share=60):
     return gpu.Part(name, share, [sys.executable, "-c", code])
 
 
-def test_a_part_that_fails_stops_no_other_and_all_have_what_they_printed(gpu, tmp_path):
+def test_a_failed_part_stops_no_other_and_all_output_is_kept(gpu, tmp_path):
     chosen = [
         python(gpu, "one", "print('before'); raise SystemExit(7)"),
         python(gpu, "two", "print('all')"),
@@ -46,7 +46,7 @@ def test_a_part_that_fails_stops_no_other_and_all_have_what_they_printed(gpu, tm
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc")
-def test_a_part_that_takes_too_long_ends_with_all_that_it_started(gpu, tmp_path):
+def test_a_part_that_takes_too_long_is_stopped_with_its_child_processes(gpu, tmp_path):
     begun = tmp_path / "begun"
     code = (
         "import subprocess, time; pid = subprocess.Popen(['sleep', '60']).pid; "
@@ -55,14 +55,14 @@ def test_a_part_that_takes_too_long_ends_with_all_that_it_started(gpu, tmp_path)
     assert gpu.run(python(gpu, "slow", code), tmp_path, 3.0) == "stopped after 3 s"
     for _ in range(50):
         status = Path("/proc", begun.read_text(), "stat")
-        # Gone, or waiting for its end to be noted
+        # Gone, or a zombie
         if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.1)
     pytest.fail("what the part started is at work")
 
 
-def test_every_command_is_of_a_script_or_a_test_that_is_there_and_is_tried(gpu):
+def test_every_command_names_an_existing_script_and_is_also_tried_quickly(gpu):
     scripts = [
         {word for one in every for word in one.command if str(gpu.BENCHMARKS) in word}
         for every in (gpu.parts(), gpu.quick_parts())
@@ -73,7 +73,7 @@ def test_every_command_is_of_a_script_or_a_test_that_is_there_and_is_tried(gpu):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so_and_writes_nothing(gpu, tmp_path, capsys):
+def test_without_a_gpu_the_command_says_so_and_writes_nothing(gpu, tmp_path, capsys):
     result = script("--output", tmp_path / "results")
     assert result.returncode == 2
     assert "there is no GPU here that torch can use" in result.stderr
