@@ -8,7 +8,7 @@ from tests.security import harmless
 
 @pytest.fixture(scope="session")
 def attack_data(tmp_path_factory):
-    """Binarised data of the corpus."""
+    """Binarised data of random sentences."""
     folder = tmp_path_factory.mktemp("attacks") / "data"
     harmless.write_data(folder)
     return folder
@@ -16,7 +16,7 @@ def attack_data(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def good_state(attack_data):
-    """A checkpoint with nothing bad in it, as torch reads it."""
+    """A harmless checkpoint, as torch reads it."""
     return harmless.harmless(attack_data, "--encoder-layers=1", "--decoder-layers=1")
 
 
@@ -29,7 +29,7 @@ def good_file(good_state, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _quiet():
-    """fairseq logs a whole configuration for each model."""
+    """Hide fairseq's log, which has a whole configuration for each model."""
     logging.disable(logging.INFO)
     yield
     logging.disable(logging.NOTSET)

@@ -1,6 +1,6 @@
-"""Malicious checkpoints, made on the spot.
+"""Malicious checkpoints, made when they are needed.
 
-Each would leave a mark, a file, if it ran code; none does other harm.
+If one ran its code, it would leave a mark, a file; none does other harm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 import fairseq_entmax  # noqa: F401
 
 
-# Pickles that run code: where in the checkpoint, and what they call
+# Pickles that run code: their place in the checkpoint, and what they call
 class Call:
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -56,7 +56,7 @@ def _old_torch(state, path, mark):
 
 
 def _old_tar(state, path, mark):
-    """torch's format of before 2017, whose parts are pickles."""
+    """torch's format from before 2017, whose parts are pickles."""
     with tarfile.open(path, "w") as archive:
         for name in ("storages", "tensors", "pickle"):
             content = pickle.dumps(PAYLOADS["open"](mark), protocol=2)
@@ -65,7 +65,7 @@ def _old_tar(state, path, mark):
             archive.addfile(member, io.BytesIO(content))
 
 
-# Settings that fairseq hands to eval. {} is where the mark goes.
+# Settings that fairseq passes to eval. {} is replaced by the mark.
 CODE = "open({!r}, 'w').close()"
 FORMS = {
     "call": "[{code} or 1]",
@@ -92,7 +92,7 @@ def text_of(form, mark):
 
 
 def _setting(name, form="call", *, group="model", convert=lambda text: text, **others):
-    """A setting of that name with code in it; ``others`` are set beside it."""
+    """A setting of this name with code in it; ``others`` are further settings."""
 
     def write(state, path, mark):
         cfg = state["cfg"]
@@ -131,14 +131,14 @@ OTHERS = {
 
 
 def _task(name, setting):
-    """A task that reads a setting by fairseq's eval_bool."""
+    """A task that reads a setting with fairseq's eval_bool."""
     languages = {"lang_pairs": "a-b", "langs": ["a", "b"], "lang_dict": None}
     languages |= {"source_lang": "a", "target_lang": "b", "sampling_method": "concat"}
     return _setting(setting, group="task", _name=name, task=name, **languages)
 
 
 def _reference(to):
-    """The text of one setting, by way of another."""
+    """Code in one setting that another setting refers to."""
 
     def write(state, path, mark):
         state["cfg"]["common"]["plasma_path"] = text_of("call", mark)
@@ -160,7 +160,7 @@ def _yaml(state, path, mark):
 
 
 def _user_dir(state, path, mark):
-    """The name of a folder with code, as --user-dir would have it."""
+    """The name of a folder with code, as in --user-dir."""
     folder = Path(path).parent / f"evil_user_dir_{Path(path).stem}"
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").write_text(f"open({mark!r}, 'w').close()\n")
@@ -168,13 +168,13 @@ def _user_dir(state, path, mark):
 
 
 def _shell(state, path, mark):
-    """fairseq's data of kind fasta hands its file's name to a shell."""
+    """fairseq's fasta data sets pass the file's name to a shell."""
     _put(state["cfg"], "task", {"dataset_impl": "fasta", "source_lang": f"a;touch {mark};"})
     state["cfg"]["dataset"]["dataset_impl"] = "fasta"
 
 
 def _hidden(group, **values):
-    """Settings as attributes of a dictionary, where no look at its items sees them."""
+    """Settings as attributes of a dictionary, which a check of its items does not see."""
 
     def write(state, path, mark):
         settings = state["cfg"][group]
@@ -187,7 +187,7 @@ def _hidden(group, **values):
 
 
 class Shadowed:
-    """Pickled, a dictionary whose methods are shadowed by what the checkpoint holds."""
+    """When unpickled, a dictionary whose methods are shadowed by the checkpoint's content."""
 
     def __init__(self, entries):
         self.entries = entries
@@ -209,7 +209,7 @@ def _shadowed_checkpoint(state, path, mark):
 
 
 def _written_file(group, name, **others):
-    """The name of a file that fairseq opens for writing, or of a command, as a setting."""
+    """A setting that names a file which fairseq writes, or a command."""
 
     def write(state, path, mark):
         state["cfg"][group] = {**others, name: mark}
@@ -230,7 +230,7 @@ RUNS_CODE = {
     "pickle_plain": _plain_pickle,
     "pickle_of_old_torch": _old_torch,
     "pickles_of_older_torch": _old_tar,
-    # The forms are refused one by one in tests/fairseq_patches/test_literals.py
+    # tests/fairseq_patches/test_literals.py refuses the forms one by one
     **{
         f"text_{form}": _setting("adaptive_softmax_cutoff", form, **STOCK)
         for form in ("call", "line_continuation", "f_string")
@@ -276,9 +276,9 @@ RUNS_CODE = {
     "task_that_calls": _written_file("task", "post_save_script", _name="audio_finetuning"),
     "key_that_is_no_text": _odd_key,
 }
-# What is not refused when it is read: texts, which are read as plain values where fairseq would
-# evaluate them; a user directory, as fairseq takes the command's alone; and dictionaries whose
-# methods are shadowed by a text, which is no code
+# Kinds that reading does not refuse: texts that are read as plain values where fairseq would
+# evaluate them; a user directory, since fairseq takes only that of the command; and dictionaries
+# whose methods are shadowed by a text, which is not code
 READ_AS_PLAIN_VALUES = (
     *(kind for kind in RUNS_CODE if kind.startswith("text_") or "left_pad" in kind),
     *("own_model", "xformers", "fconv_text", "lstm_text", "wav2vec"),
@@ -288,7 +288,7 @@ READ_AS_PLAIN_VALUES = (
 
 
 def write(kind, state, folder, mark):
-    """Write the malicious checkpoint of a kind; its path."""
+    """Write the malicious checkpoint of a kind, and return its path."""
     path, state = Path(folder) / f"{kind}.pt", copy.deepcopy(state)
     RUNS_CODE[kind](state, path, str(mark))
     if not path.exists():

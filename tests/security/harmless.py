@@ -1,4 +1,4 @@
-"""A checkpoint with nothing bad in it, and its data."""
+"""A harmless checkpoint and its data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LANGUAGES = ("--source-lang=a", "--target-lang=b")
 
 
 def write_data(folder):
-    """Binarised data of 20 words, in the languages a and b."""
+    """Write binarised data of 20 words, in the languages a and b."""
     folder.mkdir(exist_ok=True)
     sentences = random_sentences([5, 9, 3, 7])
     words = "".join(f"w{number} 9\n" for number in range(20))
-    (folder / "dict.txt").write_text(words, encoding="utf-8")  # of a language model
+    (folder / "dict.txt").write_text(words, encoding="utf-8")  # for a language model
     for language in ("a", "b"):
         (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
         for split in ("train", "valid", "test"):
@@ -27,7 +27,7 @@ def write_data(folder):
 
 
 def harmless(data, *others):
-    """A checkpoint as fairseq's trainer saves one, of a model that was not trained."""
+    """A checkpoint of an untrained model, as fairseq's trainer saves it."""
     parser = options.get_training_parser()
     given = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
     arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given, *others]

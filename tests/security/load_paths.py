@@ -1,4 +1,4 @@
-"""Every way by which a checkpoint gets into fairseq or a command of this package."""
+"""Every way in which a checkpoint gets into fairseq or a command of this package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _pretrained(model):
 
 
 def _package_command(*arguments):
-    """A command of this package; @ is the checkpoint, % the data, and + a new place."""
+    """Run a command of this package; @ is the checkpoint, % the data, and + a new path."""
 
     def load(path, data, good):
         new = f"{path}.{arguments[0]}"
@@ -44,7 +44,7 @@ def _one_by_one(path, data, good):
     checkpoint_utils.load_model_ensemble([str(path)], {"data": str(data)})
 
 
-# One head, so that it is short
+# One head, to be quick
 FEW = ("--heads=cross:0.1", "--bootstrap=5", "--max-len-b=5")
 
 IN_PROCESS = {
@@ -64,13 +64,13 @@ IN_PROCESS = {
 
 
 def command(name, path, data, good):
-    """Run one of fairseq's commands in a process of its own."""
+    """Run one of fairseq's commands in a separate process."""
     plugin = f"--user-dir={USER_DIR}"
     training = ("--arch=entmax_transformer", "--optimizer=adam", "--max-tokens=400")
     save_dir = Path(f"{path}.{name}")
     save_dir.mkdir(exist_ok=True)
     start = [f"--save-dir={save_dir}", "--max-update=4", "--num-workers=0"]
-    start.append(f"--{name.replace('_', '-')}={path}")  # restore-file, finetune-from-model
+    start.append(f"--{name.replace('_', '-')}={path}")  # restore-file or finetune-from-model
     commands = {
         "generate": ("fairseq-generate", data, f"--path={path}"),
         "ensemble": ("fairseq-generate", data, f"--path={good}:{path}"),
@@ -84,7 +84,7 @@ def command(name, path, data, good):
 
 
 def settings_of(state):
-    """Name and place of every setting in a checkpoint, for the fuzzer."""
+    """Container and name of every setting in a checkpoint, for the fuzzer."""
     found = []
     for group, values in state["cfg"].items():
         values = vars(values) if isinstance(values, Namespace) else values

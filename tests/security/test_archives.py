@@ -1,4 +1,4 @@
-"""Malicious archives for ``from_pretrained``: each would leave a mark if it wrote elsewhere."""
+"""Malicious archives for ``from_pretrained``: each leaves a mark if it writes elsewhere."""
 
 import io
 import tarfile
@@ -38,7 +38,7 @@ def linked_hard(archive, mark):
     add(archive, "model/link", b"changed")
 
 
-# Archives that write outside their folder, one of each kind: Python's own filter refuses them
+# One archive for each way to write outside its folder; Python's own filter refuses them
 ARCHIVES = {
     "parent_folder": lambda archive, mark: add(archive, "../" * 20 + mark[1:]),
     "absolute": lambda archive, mark: add(archive, mark),
@@ -49,7 +49,7 @@ ARCHIVES = {
 
 
 def write_archive(kind, path, mark):
-    """Write a malicious archive, beside good members; and what of others it could touch."""
+    """Write a malicious archive with some good members, and a file that it could overwrite."""
     Path(f"{mark}.precious").write_text("precious")
     with tarfile.open(path, "w:gz") as archive:
         add(archive, "model/dict.a.txt", b"w0 9\n")
@@ -74,7 +74,7 @@ def model_files(good_state, data, top):
 @pytest.mark.parametrize(
     ("top", "suffix"), [("model/", "gz"), ("a/b/", "bz2"), ("./model/", "gz"), ("", "gz")]
 )
-def test_a_good_archive_is_loaded_twice(good_state, attack_data, tmp_path, top, suffix):
+def test_a_good_archive_can_be_loaded_twice(good_state, attack_data, tmp_path, top, suffix):
     path = tmp_path / f"model.tar.{suffix}"
     pack(path, model_files(good_state, attack_data, top), f"w:{suffix}")
     for _ in range(2):
@@ -84,13 +84,13 @@ def test_a_good_archive_is_loaded_twice(good_state, attack_data, tmp_path, top, 
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_an_archive_that_writes_elsewhere_is_refused_and_leaves_nothing(kind, tmp_path):
+def test_an_archive_that_writes_outside_its_folder_is_refused(kind, tmp_path):
     path = tmp_path / "archive" / "model.tar.gz"
     path.parent.mkdir()
     mark = tmp_path / "mark"
     write_archive(kind, path, mark)
     before = path.read_bytes()
-    # The slash in front of an absolute name is left out, so it is a name in the folder
+    # An absolute name loses its leading slash, and so stays in the folder
     reason = "model.pt" if kind == "absolute" else "is no archive of a model"
     with pytest.raises((OSError, ValueError), match=reason):
         EntmaxTransformerModel.from_pretrained(str(path))
@@ -101,7 +101,7 @@ def test_an_archive_that_writes_elsewhere_is_refused_and_leaves_nothing(kind, tm
     assert path.read_bytes() == before
 
 
-def test_the_data_of_a_model_may_not_come_in_such_an_archive_either(good_file, tmp_path):
+def test_a_malicious_data_archive_is_refused_too(good_file, tmp_path):
     path = tmp_path / "data.tar.gz"
     write_archive("parent_folder", path, tmp_path / "mark")
     with pytest.raises(ValueError, match="is no archive of a model"):
@@ -122,7 +122,7 @@ def test_a_checkpoint_in_an_archive_is_checked(good_state, attack_data, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive\n", b"\x1f\x8b cut", None])
-def test_a_file_that_is_no_archive_or_is_cut_gives_one_sentence_and_stays(
+def test_a_damaged_archive_gives_a_one_line_error_and_is_left_alone(
     content, good_state, attack_data, tmp_path
 ):
     path = tmp_path / "model.tar.gz"

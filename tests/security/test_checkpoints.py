@@ -1,4 +1,4 @@
-"""Malicious checkpoints on every way into fairseq and into the commands of this package."""
+"""Malicious checkpoints on every path into fairseq and the commands of this package."""
 
 import contextlib
 import sys
@@ -14,37 +14,35 @@ from tests.commands import USER_DIR, run
 from tests.security import corpus, load_paths
 from tests.security.harmless import LANGUAGES
 
-# What torch says of how to turn its safe loading off, or to widen it
+# torch's advice on how to turn off or widen its safe loading
 ADVICE = ("weights_only", "Weights only", "add_safe_globals", "likely succeed", "safe_globals")
 
 
 @pytest.mark.parametrize("payload", corpus.PAYLOADS)
-def test_the_pickles_of_the_corpus_run_code_where_loading_is_unsafe(payload, good_state, tmp_path):
+def test_the_pickles_of_the_corpus_run_code_under_unsafe_loading(payload, good_state, tmp_path):
     path = corpus.write(f"pickle_{payload}", good_state, tmp_path, tmp_path / "mark")
     torch.load(path, weights_only=False)
     assert (tmp_path / "mark").exists()
 
 
 @pytest.mark.parametrize("form", corpus.FORMS)
-def test_the_texts_of_the_corpus_run_code_where_they_are_evaluated_and_not_where_read(
-    form, tmp_path
-):
+def test_the_texts_of_the_corpus_run_code_when_evaluated_but_not_when_read(form, tmp_path):
     text = corpus.text_of(form, str(tmp_path / "mark"))
     with pytest.raises(ValueError, match="is not a plain value"):
         read_literal(text)
     assert not (tmp_path / "mark").exists()
-    with contextlib.suppress(TypeError):  # after it ran
+    with contextlib.suppress(TypeError):  # raised after the code ran
         eval(text)
     assert (tmp_path / "mark").exists()
 
 
-# Every kind goes some ways, by which all others read; some kinds go every way
+# Every kind is tried on the paths that all others use; some kinds are tried on every path
 SOME_WAYS = ("load_checkpoint", "ensemble_after_a_good_one", "TransformerModel", "prune")
 EVERY_WAY = ("pickle_open", "text_line_continuation", "fconv_bytes", "user_dir", "settings_as_yaml")
 
 
 @pytest.mark.parametrize("kind", corpus.RUNS_CODE)
-def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
+def test_no_path_runs_a_malicious_checkpoint_or_advises_to(
     kind, attack_data, good_state, good_file, tmp_path, capfd
 ):
     mark = tmp_path / "mark"
@@ -53,7 +51,7 @@ def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
         output = ""
         try:
             load_paths.IN_PROCESS[road](path, attack_data, good_file)
-        except Exception as error:  # of fairseq's own too, where it finds a text for a number
+        except Exception as error:  # fairseq's own errors too, for a text in place of a number
             output = "".join(traceback.format_exception(error))
         output += "".join(capfd.readouterr())
         assert not mark.exists(), road
@@ -63,7 +61,7 @@ def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
 
 
 @pytest.mark.parametrize("kind", ["pickle_open", "pickle_of_old_torch"])
-def test_neither_the_environment_nor_a_file_that_settings_name_goes_round_safe_loading(
+def test_safe_loading_cannot_be_bypassed_by_the_environment_or_other_files(
     kind, good_state, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
@@ -78,7 +76,7 @@ def test_neither_the_environment_nor_a_file_that_settings_name_goes_round_safe_l
 
 
 @pytest.mark.parametrize("road", load_paths.IN_PROCESS)
-def test_a_good_checkpoint_goes_every_way(road, attack_data, good_state, good_file, tmp_path):
+def test_a_good_checkpoint_loads_on_every_path(road, attack_data, good_state, good_file, tmp_path):
     state = {**good_state, "extra_state": {"ema": good_state["model"]}}
     torch.save(state, tmp_path / "good.pt")
     load_paths.IN_PROCESS[road](tmp_path / "good.pt", attack_data, good_file)
@@ -96,7 +94,7 @@ SLICE = {
 
 
 @pytest.mark.parametrize("command", SLICE)
-def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
+def test_a_command_of_fairseq_refuses_a_malicious_checkpoint_in_one_line(
     command, attack_data, good_state, good_file, tmp_path
 ):
     mark = tmp_path / "mark"
@@ -110,7 +108,7 @@ def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
     assert not mark.exists()
 
 
-def test_code_in_an_option_of_the_command_line_ends_it_with_one_sentence(attack_data, tmp_path):
+def test_code_in_a_command_line_option_is_refused_in_one_line(attack_data, tmp_path):
     code = "[(16, 3) for _ in range(2)]"
     result = run(
         *("fairseq-train", attack_data, "--arch=fconv", f"--encoder-layers={code}"),

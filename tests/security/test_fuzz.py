@@ -1,7 +1,7 @@
-"""A good checkpoint with settings changed at random.
+"""A good checkpoint with randomly changed settings.
 
-What comes of it is a checkpoint or one sentence, never code that ran. ``FAIRSEQ_ENTMAX_FUZZ``
-is how many are tried, for a longer run than the tests make.
+It loads or gives a one-line error, and never runs code. ``FAIRSEQ_ENTMAX_FUZZ`` sets the number of
+checkpoints for a longer run.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def value(chance, mark):
         lambda: "".join(chance.choices([*PIECES, code], k=chance.randrange(12))),
         lambda: code.encode(),
         lambda: bytearray(code.encode()),
-        # Not as many layers as the memory holds: nothing here bounds sizes
+        # Small enough for memory, because nothing limits the number of layers
         lambda: chance.choice([0, -1, 1, 7, 1000]),
         lambda: chance.choice([0.5, -1.0, 1e300, float("nan"), float("inf")]),
         lambda: chance.choice([None, True, False, "", "softmax", "transformer", "fconv", "lstm"]),
@@ -47,7 +47,7 @@ def value(chance, mark):
 
 
 def changed(chance, state, mark):
-    """The checkpoint with one or two settings changed, and now and then another model."""
+    """The checkpoint with one or two settings changed, and sometimes another model."""
     state = copy.deepcopy(state)
     if chance.random() < 0.5:
         arch = chance.choice(["transformer", "fconv", "lstm", "lightconv", "transformer_lm"])
@@ -63,7 +63,7 @@ def changed(chance, state, mark):
     return state
 
 
-def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
+def test_changed_settings_load_or_give_a_one_line_error_and_run_no_code(
     attack_data, good_state, good_file, tmp_path
 ):
     chance = random.Random(0)
@@ -81,7 +81,7 @@ def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
             assert "\n" not in message
         else:
             loaded += 1
-            with contextlib.suppress(Exception):  # fairseq's own, of settings that do not fit
+            with contextlib.suppress(Exception):  # fairseq's own errors about unsuitable settings
                 load_paths.IN_PROCESS["TransformerModel"](path, attack_data, good_file)
         assert not mark.exists()
     assert loaded > 0

@@ -1,4 +1,4 @@
-"""Whatever in fairseq runs code or a command: one table, and attacks on what a file may reach."""
+"""Everything in fairseq that runs code or commands, and attacks through what a file can reach."""
 
 import ast
 import importlib.util
@@ -9,8 +9,8 @@ import pytest
 from fairseq_entmax.fairseq_patches.installing import LOADING
 from tests.commands import USER_DIR, run
 
-# A call, what keeps a checkpoint, a data folder or a YAML file from running code by it, and where it
-# is in fairseq; of eval is tests/fairseq_patches/test_literals.py
+# A call, why no checkpoint, data folder or YAML file can run code through it, and its modules in
+# fairseq; tests/fairseq_patches/test_literals.py tests eval
 ROWS = [
     (
         "importlib.import_module",
@@ -63,12 +63,12 @@ def _modules():
         (folder,) = importlib.util.find_spec(package).submodule_search_locations
         for path in sorted(Path(folder).rglob("*.py")):
             parts = [package, *path.relative_to(folder).with_suffix("").parts]
-            if parts[1] != "examples":  # which are programs of their own
+            if parts[1] != "examples":  # these are separate programs
                 name = ".".join(part for part in parts if part != "__init__")
                 yield name.removeprefix("fairseq."), path
 
 
-def test_the_table_has_all_that_the_installed_fairseq_runs():
+def test_the_table_lists_every_such_call_in_the_installed_fairseq():
     missing = [
         f"{module}: {call}"
         for module, path in _modules()
@@ -78,12 +78,12 @@ def test_the_table_has_all_that_the_installed_fairseq_runs():
     assert missing == []
 
 
-COMMAND = "$(touch mark)"  # in the folder that a command of fairseq's runs in
+COMMAND = "$(touch mark)"  # in the folder where a command of fairseq runs
 
 
 @pytest.fixture
 def fasta(attack_data, tmp_path):
-    """A data folder whose files' names hold a command, as its own name does."""
+    """A data folder with a shell command in its name and in its files' names."""
     folder = tmp_path / f"data{COMMAND}"
     folder.mkdir()
     words = (attack_data / "dict.txt").read_text()
@@ -93,7 +93,7 @@ def fasta(attack_data, tmp_path):
             name = f"{split}.a-b{COMMAND}.{side}" if side else f"{split}."
             (folder / f"{name}fasta").write_text(">x\nw1\n>y\nw2\n")
             for ending in ("idx", "bin") if side else ():
-                (folder / f"{name}{ending}").touch()  # fairseq looks whether they are there
+                (folder / f"{name}{ending}").touch()  # fairseq checks that they exist
     return folder
 
 
@@ -102,7 +102,7 @@ TRANSLATION = ("--task=translation", "-s=a", f"-t=b{COMMAND}", "--dataset-impl=f
 WAYS = {
     "train": ("train", *TRANSLATION, "--arch=entmax_transformer", *TRAINING),
     "generate": ("generate", *TRANSLATION, "--path={good}"),
-    # Nothing asks for it: fairseq sees by the name of the file what it is
+    # No option asks for fasta: fairseq recognises it by the file's name
     "language_model": (
         *("train", "--task=language_modeling", "--arch=entmax_transformer_lm", *TRAINING),
     ),
@@ -120,7 +120,7 @@ def test_names_of_data_files_run_no_command(way, fasta, good_file, tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_a_yaml_file_cannot_ask_for_such_names_either(fasta, tmp_path):
+def test_names_in_a_yaml_file_run_no_command(fasta, tmp_path):
     task = f"{{_name: translation, data: '{fasta}', source_lang: a, target_lang: 'b{COMMAND}'}}"
     (tmp_path / "settings.yaml").write_text(
         f"common: {{user_dir: {USER_DIR}, cpu: true}}\n"
