@@ -1,4 +1,4 @@
-"""Markers: who gets which, and back, against a brute force of the definition."""
+"""Markers: how words get them and are restored, compared with a brute force of the definition."""
 
 import random
 import re
@@ -47,7 +47,7 @@ def restore_words(files, tmp_path, *options):
 
 
 def brute_force(source, target, markers):
-    """The definition, word by word, by looking back over the whole source each time."""
+    """The definition, one word at a time, by searching the whole source each time."""
 
     def marked(word):
         seen = []
@@ -62,7 +62,7 @@ def brute_force(source, target, markers):
     return [marked(word) for word in source], [marked(word) for word in target]
 
 
-def test_random_texts_are_marked_as_the_definition_says(tmp_path, capsys):
+def test_random_texts_are_marked_by_the_definition(tmp_path, capsys):
     chance = random.Random(1)
     words = [*sorted(KNOWN), *(f"new{n}" for n in range(8))]
     pairs = [[chance.choices(words, k=chance.randrange(12)) for _ in "st"] for _ in range(100)]
@@ -82,7 +82,7 @@ def test_random_texts_are_marked_as_the_definition_says(tmp_path, capsys):
         ]
 
 
-def test_a_dictionary_is_of_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys):
+def test_the_dictionary_has_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys):
     files = written(tmp_path, one="b <unk> a <s> c\nc rare\n", two="c b a\n")
     output = str(tmp_path / "dict")
     words = ["oov", "vocabulary", "--text", files["one"], files["two"], "--words=3", "--markers=2"]
@@ -129,9 +129,7 @@ def test_the_output_of_fairseq_generate_is_restored_line_by_line(files, tmp_path
     assert "has no lines S-…, so whether --source" in capsys.readouterr().err
 
 
-def test_words_that_fairseq_cut_off_are_restored_and_those_that_marking_cut_off_are_not(
-    files, tmp_path
-):
+def test_only_words_that_marking_has_seen_are_restored(files, tmp_path):
     cut = GENERATED.replace("S-1\tthe <unk-0> saw a <unk-1>", "S-1\tthe <unk-0>")
     cut = cut.replace("S-0\tthe cat saw <unk-0>", "S-0\tthe cat")
     files |= written(tmp_path, generated=cut)
@@ -144,7 +142,7 @@ def test_words_that_fairseq_cut_off_are_restored_and_those_that_marking_cut_off_
         assert [one.split("\t")[2] for one in lines if one.startswith("H-")] == hypotheses
 
 
-def test_a_source_put_together_by_a_tokenizer_is_still_the_source(files, tmp_path):
+def test_a_detokenised_source_is_recognised(files, tmp_path):
     files |= written(
         tmp_path,
         source=SOURCE.replace("the cat\n", "the cat &apos;s saw .\n"),
@@ -166,7 +164,7 @@ def test_a_source_put_together_by_a_tokenizer_is_still_the_source(files, tmp_pat
         ({"generated": "a text\n"}, "it is no output of fairseq-generate"),
     ],
 )
-def test_restoring_from_what_does_not_belong_together_is_one_sentence(
+def test_restoring_unrelated_files_gives_a_one_line_error(
     files, tmp_path, capsys, changed, message
 ):
     files |= written(tmp_path, **changed)
@@ -186,9 +184,7 @@ def test_restoring_from_what_does_not_belong_together_is_one_sentence(
         (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which means a marker"),
     ],
 )
-def test_marking_what_does_not_belong_together_is_one_sentence(
-    files, tmp_path, capsys, options, message
-):
+def test_marking_unrelated_files_gives_a_one_line_error(files, tmp_path, capsys, options, message):
     files |= written(tmp_path, marked="a\nb <unk-3>\nc")
     names = {**files, "t": tmp_path / "t"}
     words = ["oov", "mark", "--source", files["source"], "--vocab", files["dict"]]

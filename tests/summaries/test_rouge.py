@@ -1,4 +1,4 @@
-"""ROUGE against rouge-score itself, and by hand where it goes beyond that."""
+"""ROUGE, compared with rouge-score, and with hand calculations beyond that."""
 
 import random
 
@@ -8,8 +8,8 @@ from rouge_score import rouge_scorer
 from fairseq_entmax.summaries.rouge import TYPES, Rouge, RougeOptions
 
 
-def test_scores_are_those_of_py_rouge():
-    # py-rouge 1.1, which reproduces ROUGE-1.5.5, of the first 75 bytes, stemmed: precision, recall, F1
+def test_scores_match_py_rouge():
+    # py-rouge 1.1 (it reproduces ROUGE-1.5.5) on the first 75 bytes, stemmed: precision, recall, F1
     references = [
         "cambodian government rejects opposition call for talks abroad",
         "hun sen refuses talks in beijing with his opponents while king sihanouk is ill there and "
@@ -26,7 +26,7 @@ def test_scores_are_those_of_py_rouge():
 
 @pytest.mark.parametrize("number", [1, 3])
 @pytest.mark.parametrize("separator", [None, "</t>", "<t>"])
-def test_matches_and_lengths_are_those_of_rouge_score_summed_over_references(separator, number):
+def test_scores_match_rouge_score_summed_over_references(separator, number):
     chance = random.Random(number)
     of_l = "rougeL" if separator is None else "rougeLsum"
     own = rouge_scorer.RougeScorer(["rouge1", "rouge2", of_l])
@@ -51,8 +51,8 @@ def test_matches_and_lengths_are_those_of_rouge_score_summed_over_references(sep
             assert tuple(scores[kind]) == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_cut_is_after_bytes_of_both_and_goes_through_words():
-    # "été" are five bytes; of the reference, "word" is cut to "wo"
+def test_both_texts_are_cut_after_a_number_of_bytes_even_within_words():
+    # "été" is five bytes long; "word" in the reference is cut to "wo"
     rouge = Rouge(RougeOptions(stem=False, max_bytes=8))
     assert rouge.score("été wo zebra", ["abcd wo word"])["rouge1"].recall == 50.0
     assert rouge.score("abcdé wo", ["abcd"])["rouge1"].precision == 50.0
@@ -72,6 +72,6 @@ def test_empty_texts_score_zero(empty):
 
 
 @pytest.mark.parametrize("text", ["", " "])
-def test_sentences_end_by_a_text_that_is_no_blank(text):
+def test_a_blank_sentence_separator_is_refused(text):
     with pytest.raises(ValueError, match="give a text such as '</t>'"):
         RougeOptions(sentences=text)

@@ -51,7 +51,7 @@ def document(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
-def test_means_are_of_the_documents_joined_by_number_or_by_line(files, capsys):
+def test_means_are_over_documents_joined_by_number_or_line(files, capsys):
     found = document(capsys, files["generated"], "--reference", files["reference"])
     scores = [Rouge().score(*pair) for pair in zip(FIRST, [[r] for r in REFERENCES], strict=True)]
     for kind in TYPES:
@@ -64,7 +64,7 @@ def test_means_are_of_the_documents_joined_by_number_or_by_line(files, capsys):
     assert {**plain, "generated": None} == {**found, "generated": None}
 
 
-def test_the_options_are_those_of_the_scores(files, capsys):
+def test_options_apply_to_the_scores_and_intervals(files, capsys):
     options = ["--bytes=20", "--no-stem", "--sentences=sat", "--bootstrap=50", "--seed=4"]
     references = ["--reference", files["reference"], "--reference", files["more"]]
     found = document(capsys, files["generated"], *references, *options)
@@ -78,7 +78,7 @@ def test_the_options_are_those_of_the_scores(files, capsys):
     assert found["settings"]["statistic"] == "recall"
 
 
-def test_two_systems_are_held_against_each_other_document_by_document(files, tmp_path, capsys):
+def test_two_systems_are_compared_document_by_document(files, tmp_path, capsys):
     words = [files["plain"], "--text", "--reference", files["reference"]]
     options = ["--compare", files["other"], "--output", tmp_path / "scores.json"]
     found = document(capsys, *words, *options)
@@ -107,7 +107,7 @@ def test_two_systems_are_held_against_each_other_document_by_document(files, tmp
     ]
 
 
-def test_what_is_likely_not_meant_is_told(files, tmp_path, capsys):
+def test_likely_mistakes_are_reported(files, tmp_path, capsys):
     files |= written(tmp_path, plain=lines(["", "<unk-3> sat", *FIRST[2:]]))
     assert main(["rouge", files["plain"], "--text", "--reference", files["reference"]]) == 0
     output = capsys.readouterr().err
@@ -115,7 +115,7 @@ def test_what_is_likely_not_meant_is_told(files, tmp_path, capsys):
     assert "have markers such as <unk-0>: restore them with fairseq-entmax oov restore" in output
 
 
-def test_the_best_hypothesis_is_taken_after_detokenization(tmp_path):
+def test_the_best_hypothesis_is_read_after_detokenisation(tmp_path):
     text = "S-0\ta .\nH-0\t-0.5\ta @@b .\nD-0\t-0.5\tab.\nD-0\t-0.9\tbc.\nP-0\t-0.1\nH-x\t\n"
     assert hypotheses(written(tmp_path, text=text)["text"], 1) == ["ab."]
     alone = written(tmp_path, text="H-1\t-inf\tb\nH-0\t-2e-05\t\n")["text"]
@@ -131,7 +131,7 @@ def test_the_best_hypothesis_is_taken_after_detokenization(tmp_path):
         ("H-2\t-1\ta\nH-1\t-1\ta\nH-0\t-1\ta\n", "and sentence 2, counted from 0, is in one of"),
     ],
 )
-def test_output_that_is_not_of_the_references_is_refused(tmp_path, text, message):
+def test_output_that_does_not_match_the_references_is_refused(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         hypotheses(written(tmp_path, text=text)["text"], 2)
 
@@ -152,7 +152,7 @@ def test_output_that_is_not_of_the_references_is_refused(tmp_path, text, message
         (["{empty}", "--text", "--reference", "{empty}"], "has no summary"),
     ],
 )
-def test_what_does_not_belong_together_is_one_sentence(files, tmp_path, capsys, words, message):
+def test_arguments_that_do_not_match_give_a_one_line_error(files, tmp_path, capsys, words, message):
     (tmp_path / "latin").write_bytes(b"ma\xf1ana\n")
     files |= written(tmp_path, empty="")
     names = {**files, "none": tmp_path / "none", "latin": tmp_path / "latin"}
@@ -160,13 +160,13 @@ def test_what_does_not_belong_together_is_one_sentence(files, tmp_path, capsys, 
     assert re.search(message, error), error
 
 
-def test_a_missing_package_is_one_sentence_that_names_its_extra(files, capsys, monkeypatch):
+def test_a_missing_package_gives_a_one_line_error_with_its_extra(files, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     words = ["rouge", files["generated"], "--reference", files["reference"]]
     assert "pip install 'fairseq-entmax[summaries]'" in refused(capsys, *words)
 
 
-def test_intervals_of_many_documents_are_the_normal_ones_and_the_seed_decides():
+def test_intervals_approach_the_normal_ones_and_follow_the_seed():
     scores = np.random.default_rng(0).normal(40, 10, size=(400, 2))
     for column, (value, low, high, _) in zip(
         scores.T, intervals(scores, 20_000, seed=1), strict=True
@@ -178,7 +178,7 @@ def test_intervals_of_many_documents_are_the_normal_ones_and_the_seed_decides():
     assert first == again != other
 
 
-def test_a_difference_has_the_p_of_the_normal_distribution_or_1_where_there_is_none():
+def test_a_difference_has_the_normal_p_value_and_no_difference_has_1():
     noise = np.random.default_rng(0).normal(0, 1, size=(500, 1))
     noise -= noise.mean()
     for errors in (0.5, 1.0, 2.0):

@@ -1,4 +1,4 @@
-"""Small texts, and output of fairseq-generate as it prints it."""
+"""Small texts, and the output of fairseq-generate."""
 
 from fairseq_entmax.cli import main
 
@@ -6,7 +6,7 @@ LOG = "2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading model(s)\n"
 
 
 def printed(sentences, order=None):
-    """What fairseq-generate prints: number to (source, target, hypotheses, the best first)."""
+    """What fairseq-generate prints, given number to (source, target, hypotheses, best first)."""
     lines = [LOG]
     for number in order or sorted(sentences):
         source, target, *hypotheses = sentences[number]
@@ -19,7 +19,7 @@ def printed(sentences, order=None):
 
 
 def written(folder, **texts):
-    """Files with these texts; name to path."""
+    """Write files with these texts, and return a dict from name to path."""
     paths = {}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -28,7 +28,7 @@ def written(folder, **texts):
 
 
 def refused(capsys, *words):
-    """The one sentence with which the command refuses."""
+    """The one-line error with which the command refuses."""
     capsys.readouterr()
     assert main([str(word) for word in words]) == 1
     error = capsys.readouterr().err
