@@ -36,7 +36,7 @@ def sizes(path: Path) -> numpy.ndarray:
 
 
 def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
-    """The number of tokens in the longer side of each pair; in both, if pairs are classified."""
+    """The number of tokens in the longer side of each pair, or in all texts to classify."""
     inputs = sorted(folder.glob(f"input?/{split}.idx"))
     if inputs:
         return numpy.sum([sizes(path) for path in inputs], axis=0)

@@ -13,7 +13,7 @@ from messages import UsageError, one_sentence
 
 
 def require_mapping(what: str, mapping: str) -> None:
-    """Raise ``UsageError``, which calls a mapping `what`, if the package does not know it."""
+    """Raise ``UsageError`` if the package does not know a mapping; the message calls it `what`."""
     from fairseq_entmax.mappings import parse_mappings
 
     try:

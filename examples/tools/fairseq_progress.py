@@ -34,7 +34,7 @@ def show(text: str, stays: bool) -> None:
 
 
 def position(line: str, unit: str, length: int) -> tuple[int, int] | None:
-    """The number of updates or batches that are done, and of all."""
+    """The number of updates or batches done so far, and their total."""
     if unit == "batches":
         batches = OF_BATCHES.search(line)
         return (int(batches[1]), int(batches[2])) if batches else None

@@ -16,7 +16,7 @@ from environment import require_mapping
 from messages import UsageError, one_sentence
 
 COPYING = ("--arch", "entmax_copy_transformer_opennmt", "--criterion", "copy_cross_entropy")
-# The same Transformer without copying, for which fairseq has no architecture
+# The same Transformer without copying, spelt out in options
 PLAIN = (
     *("--arch", "entmax_transformer", "--share-all-embeddings"),
     *("--encoder-normalize-before", "--decoder-normalize-before"),

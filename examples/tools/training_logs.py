@@ -25,7 +25,7 @@ PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
 class Epoch(NamedTuple):
-    """A validation: epoch (from 1), updates so far, losses in bits (None if the log lacks it)."""
+    """A validation: epoch (from 1), updates so far, losses in bits (None if it is not logged)."""
 
     epoch: int
     updates: int

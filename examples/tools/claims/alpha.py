@@ -75,7 +75,7 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
 
 
 def _one_mode(gain: float, power: float) -> Decision:
-    """Whether there is one mode; that no test finds two would not show it alone."""
+    """Decide whether there is one mode; that no test finds two does not suffice."""
     none = "no test finds two modes, but"
     if gain > -BETTER_BIC:
         return Decision(UNDECIDED, f"{none} one Gaussian is not better by {BETTER_BIC} of BIC")

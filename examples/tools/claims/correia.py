@@ -240,7 +240,7 @@ def best_merging(corpus: Corpus) -> Finding:
 
 
 def _mark_measure(head: Head) -> str:
-    """Attention from question words, if the analysis has it, otherwise from the final punctuation."""
+    """The measure to use: from question words, if the analysis has it, else final punctuation."""
     from_words = head.get("question_word", "declarative") is not None
     return "question_word" if from_words else "final_punctuation"
 
