@@ -219,7 +219,7 @@ def test_chosen_sentences_and_measures_are_used(data, models, tmp_path, capsys):
         (["--measures=density,mood"], "--measures got 'density,mood': 'mood' is not one of dens"),
         (["--sentences=3,x"], "--sentences got 'x': give comma-separated numbers from 0 to 39"),
         (["--sentences=40"], "--sentences got '40'"),
-        (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
+        (["--gen-subset=nothing"], "--gen-subset got 'nothing', which cannot be read from"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),
         (["--task=translation_lev"], "--task got 'translation_lev': only models of"),
         (["--model-overrides={'dropout': 1}"], "--model-overrides got"),
@@ -252,7 +252,7 @@ def test_too_long_sentences_are_skipped_everywhere(data, task, tmp_path, capsys)
     assert found["data"]["sentences"] == found["settings"]["gradient_sentences"] == short
     long = max(range(40), key=lengths.__getitem__)
     assert analyze(data, path, tmp_path / "b", f"--sentences={long}", skip) == 1
-    assert f"--sentences got {long}, a sentence that is longer" in capsys.readouterr().err
+    assert f"--sentences got {long}, which is too long" in capsys.readouterr().err
 
 
 def test_numbers_that_are_not_finite_are_an_error(data, task, tmp_path, capsys):
@@ -262,7 +262,7 @@ def test_numbers_that_are_not_finite_are_an_error(data, task, tmp_path, capsys):
     path = save(tmp_path / "m.pt", model, "transformer", ("es", "en"), **LONG)
     assert analyze(data, path, tmp_path / "a") == 1
     error = capsys.readouterr().err
-    assert "m.pt gives numbers that are not finite, in one of the sentences" in error
+    assert "m.pt gives non-finite numbers in one of the sentences" in error
 
 
 def test_tasks_models_and_samples_can_be_loaded_in_a_notebook(data, models):
@@ -286,7 +286,7 @@ def test_heads_are_compared_with_parses(data, models, tmp_path, caplog):
     assert analyze(data, str(tmp_path / "m.pt"), tmp_path / "a", *more) == 0
     found = read(tmp_path / "a")
     assert found["models"][0]["records"] == {}
-    assert "no record of alpha for this model" in caplog.text
+    assert "no usable record of alpha for this model" in caplog.text
     relation = found["annotations"]["relations"]["obj"]
     assert relation["count"] == sum(len(line.split()) - 1 for line in lines)
     assert relation["to_head"] == {"baseline": 1.0, "offset": -1}

@@ -159,7 +159,7 @@ def test_the_gradient_is_that_of_the_mixture():
     model = trained(COPY, **{**SPARSE, "attn_mapping": "entmax15"}).double()
     sample = batch([6, 4], [5, 3])
     found = head_sensitivity(model, sample)
-    with pytest.raises(ValueError, match="a model that copies words says is a mixture, and no"):
+    with pytest.raises(ValueError, match="the output of a copying model is a mixture, and no"):
         head_relevance(model, sample)
 
     losses = partial(sentence_losses, model, sample)

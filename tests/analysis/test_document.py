@@ -46,7 +46,7 @@ def test_an_invalid_value_is_refused_with_its_place(path, value, place):
 def test_another_document_or_version_is_refused():
     for other in (None, [], {}, "text"):
         with pytest.raises(
-            ValueError, match=r"a\.json is not what 'fairseq-entmax analyze' writes"
+            ValueError, match=r"a\.json was not written by 'fairseq-entmax analyze'"
         ):
             document.validate(other, "a.json")
     with pytest.raises(ValueError, match=r"has version 7 of the format.*analyse the checkpoints"):

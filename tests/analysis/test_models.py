@@ -57,7 +57,7 @@ def test_other_languages_or_another_dictionary_are_refused(tmp_path):
     saved = torch.load(save(path, build_model()), weights_only=False)
     saved["model"]["encoder.embed_tokens.weight"] = torch.zeros(99, 16)
     torch.save(saved, path)
-    with pytest.raises(ValueError, match="99 encoder tokens, and the data's dictionary has 24"):
+    with pytest.raises(ValueError, match="99 encoder tokens, but the data's dictionary has 24"):
         load_model(path, tiny_task())
 
 

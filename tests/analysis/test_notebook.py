@@ -40,13 +40,13 @@ def eye(*shape):
     ("attention", "message"),
     [
         ({}, "there is no attention to measure"),
-        ({"self": {0: eye(2)}}, "'self' is no attention"),
+        ({"self": {0: eye(2)}}, "'self' is not an attention"),
         ({"cross": {0: eye(2, 3), 1: eye(2, 4)}}, "cross, layer 1, have the shape"),
         ({"cross": {0: torch.eye(3)}}, r"have the shape \(3, 3\)"),
-        ({"cross": {0: eye(3) * 1.75}}, "are no probabilities"),
-        ({"cross": {0: eye(3) * torch.nan}}, "are no probabilities"),
+        ({"cross": {0: eye(3) * 1.75}}, "are not probabilities"),
+        ({"cross": {0: eye(3) * torch.nan}}, "are not probabilities"),
         ({"decoder-self": {0: torch.full((1, 1, 3, 3), 1 / 3)}}, "that a decoder has not read"),
-        ({"cross": {0: torch.tensor([[[[1.5, -0.5]]]])}}, "are no probabilities"),
+        ({"cross": {0: torch.tensor([[[[1.5, -0.5]]]])}}, "are not probabilities"),
     ],
 )
 def test_invalid_attention_is_refused(attention, message):
@@ -58,9 +58,9 @@ def test_weights_on_padding_are_refused():
     attention, _ = record_attention(build_model(), batch([7, 5, 2], [6, 3, 4]))
     lengths = {"source_lengths": [7, 5, 2], "target_lengths": [6, 3, 4]}
     measure(attention, **lengths)
-    with pytest.raises(ValueError, match="are on padding in sentence 0: give the sample"):
+    with pytest.raises(ValueError, match="fall on padding in sentence 0: give the sample"):
         measure(attention, **{**lengths, "source_lengths": [3, 5, 2]})
-    with pytest.raises(ValueError, match="are on padding in sentence 1"):
+    with pytest.raises(ValueError, match="fall on padding in sentence 1"):
         measure(attention, batch([7, 4, 2], [6, 3, 4]), tiny_task())
     for source in ([7, 5], [7, 0, 2], [8, 5, 2]):
         with pytest.raises(ValueError, match=r"source_lengths got .* from 1 to 7 for each of"):

@@ -50,7 +50,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     """Parse a command's and its task's arguments; the checkpoint supplies options not given."""
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
-        raise ValueError("give --path CHECKPOINT, the model to look at")
+        raise ValueError("give --path CHECKPOINT, the model to analyse")
     _check_data(args)
     data_type = data_types.type_named(args.task)
     data_types.check_folder(args.data, data_type, args.task)
@@ -71,12 +71,12 @@ def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
         value = getattr(args, name, defaults[name])
         if value != defaults[name]:
             option = name.replace("_", "-")
-            raise ValueError(f"--{option} got {value!r}, which has no part here: {remedy}")
+            raise ValueError(f"--{option} got {value!r}, which has no effect here: {remedy}")
 
 
 def _check_data(args: Namespace) -> None:
     if not args.data or not os.path.isdir(args.data):
-        several = " (several with colons between them are for training)" * (":" in args.data)
+        several = " (several, separated by colons, are for training only)" * (":" in args.data)
         raise ValueError(
             f"there is no folder {args.data!r} with data that fairseq prepared{several}"
         )
@@ -89,7 +89,7 @@ def configuration(args: Namespace) -> Any:
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
         raise ValueError(
             f"the options of --task {args.task}, with those that {args.path} was trained with, "
-            f"are not what fairseq takes: {reason(error)}"
+            f"are not valid in fairseq: {reason(error)}"
         ) from error
 
 
@@ -100,7 +100,7 @@ def setup_task(args: Namespace) -> Any:
     try:
         return data_type.setup_task(args, config)
     except Exception as error:  # fairseq raises plain Exception, too
-        languages = ", or give --source-lang and --target-lang as they are in its file names"
+        languages = ", or give --source-lang and --target-lang as in its file names"
         raise ValueError(
             f"the dictionaries in {args.data} cannot be read ({reason(error)}): run fairseq-preprocess "
             f"again{languages * data_type.has_search}"
@@ -145,9 +145,8 @@ def load_dataset(task: Any, subset: str) -> Any:
         task.load_dataset(subset)
     except Exception as error:  # whatever fairseq raises for a damaged or missing file
         raise ValueError(
-            f"--gen-subset got {subset!r}, of which there is no data that can be read in "
-            f"{data_type.options_of(task).data}: "
-            f"{reason(error)}"
+            f"--gen-subset got {subset!r}, which cannot be read from "
+            f"{data_type.options_of(task).data}: {reason(error)}"
         ) from error
     dataset = task.dataset(subset)
     data_type.check_dataset(task, dataset, subset)
@@ -182,8 +181,7 @@ def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Seq
     _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
     if len(too_long):
         raise ValueError(
-            f"--sentences got {too_long[0]}, a sentence that is longer than the model takes: leave "
-            f"it out"
+            f"--sentences got {too_long[0]}, which is too long for the model: leave it out"
         )
 
 

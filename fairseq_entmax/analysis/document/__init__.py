@@ -34,11 +34,11 @@ def validate(analysis: Any, name: str) -> None:
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:
-        raise ValueError(f"{name} is not what 'fairseq-entmax analyze' writes")
+        raise ValueError(f"{name} was not written by 'fairseq-entmax analyze'")
     if version != VERSION:
         raise ValueError(
-            f"{name} has version {version!r} of the format, and this release reads version "
-            f"{VERSION}: analyse the checkpoints anew, or use the release that wrote it"
+            f"{name} has version {version!r} of the format, but this release reads version "
+            f"{VERSION}: analyse the checkpoints again, or use the release that wrote it"
         )
     try:
         import jsonschema
@@ -66,10 +66,10 @@ def _described(analysis: dict[str, Any]) -> list[Number]:
 def check_output(folder: str | None, overwrite: bool) -> None:
     """Refuse, before any work, a folder that has an analysis already or cannot be written to."""
     if not folder:
-        raise ValueError("give --output DIR, where the results go")
+        raise ValueError("give --output DIR, the folder for the results")
     path = Path(folder)
     if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
+        raise NotADirectoryError(f"--output got {folder!r}, which is not a folder: choose another")
     if os.path.lexists(path / FILE_NAME) and not overwrite:
         raise FileExistsError(
             f"--output: {path / FILE_NAME} exists: choose another folder, or replace it with "
@@ -77,7 +77,7 @@ def check_output(folder: str | None, overwrite: bool) -> None:
         )
     above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        raise PermissionError(f"--output got {folder!r}, where nothing can be written")
+        raise PermissionError(f"--output got {folder!r}, which cannot be written to")
 
 
 def write(analysis: dict[str, Any], folder: str) -> str:

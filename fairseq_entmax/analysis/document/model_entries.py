@@ -85,11 +85,11 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
             layer for line in read for one in line["values"].values() for layer in one.values()
         ]
         if any(value is not None and not math.isfinite(value) for one in layers for value in one):
-            raise ValueError(f"{path} has a value that is no number")
+            raise ValueError(f"{path} has a value that is not finite")
         present = _present(loaded, name)
         lines = list(lines_of_checkpoint(read, name, loaded.updates, present, str(path)))
     except (OSError, ValueError) as error:
-        logger.warning("no record of %s for this model: %s", name, error)
+        logger.warning("no usable record of %s for this model: %s", name, error)
         return []
     if len(lines) > LONGEST_RECORD:
         indices = evenly_spread(len(lines), LONGEST_RECORD - 2)

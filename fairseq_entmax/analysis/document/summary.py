@@ -46,8 +46,8 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             first = ["", "", ""]
     table = text_table(rows, left_aligned=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
     records = (
-        f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports have "
-        f"no course of {name}"
+        f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports "
+        f"cannot show the training of {name}"
         for model in analysis["models"]
         for name in missing_records(model)
     )
@@ -70,14 +70,14 @@ def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
         if is_generated:
             made = model["generated"]
             yield (
-                f"{model['name']}: {made['tokens']} tokens, {made['empty']} sentences without a word, "
-                f"{made['longest']} of the longest length allowed"
+                f"{model['name']}: {made['tokens']} tokens, {made['empty']} empty sentences, "
+                f"{made['longest']} at the length limit"
             )
         if "output" in model:
             output = model["output"]
             yield (
-                f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
-                f"probability, and {output['unreachable']} targets none: the loss is of the others"
+                f"{model['name']}: its output gives {output['support'] or 0:.1f} words a nonzero "
+                f"probability; the loss leaves out {output['unreachable']} targets without one"
             )
         if "accuracy" in model:
             yield f"{model['name']}: accuracy {model['accuracy']['share'] or 0:.1%}"

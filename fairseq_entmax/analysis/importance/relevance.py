@@ -111,13 +111,13 @@ def check_rules(model: Any) -> None:
     decoder = getattr(model, "decoder", None)
     if decoder is None:
         raise ValueError(
-            "no rule propagates relevance through an encoder alone: relevance is a measure of models "
-            "that write words"
+            "no rule propagates relevance through an encoder alone: relevance can only be measured "
+            "for models that generate words"
         )
     if model.attention_options.copy is not None:
         raise ValueError(
-            "what a model that copies words says is a mixture, and no rule propagates the relevance "
-            "of its copied part: relevance is a measure of models that do not copy"
+            "the output of a copying model is a mixture, and no rule propagates the relevance of "
+            "its copied part: relevance can only be measured for models that do not copy"
         )
     unsupported = ["--adaptive-softmax-cutoff"] * (decoder.adaptive_softmax is not None)
     unsupported += ["--cross-self-attention"] * getattr(decoder, "cross_self_attention", False)

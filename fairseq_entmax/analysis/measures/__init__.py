@@ -43,7 +43,7 @@ def register_measure(measure: Measure) -> None:
         ValueError: one of them is, or the name is not letters, digits and ``_`` after a letter.
     """
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", measure.name):
-        raise ValueError(f"a measure is called {measure.name!r}: use letters, digits and _")
+        raise ValueError(f"a measure is named {measure.name!r}: use letters, digits and _")
     names = {number.name for number in measure.numbers}
     names_of_fields = {measure.name, *measure.fields(), *measure.layer_fields()}
     for other in _MEASURES.values():
@@ -51,7 +51,7 @@ def register_measure(measure: Measure) -> None:
         taken = names_of_fields & (fields | _RESERVED) or names & {n.name for n in other.numbers}
         if taken:
             raise ValueError(
-                f"the measure {measure.name} calls something {sorted(taken)[0]!r}, as the measure "
+                f"the measure {measure.name} uses the name {sorted(taken)[0]!r}, as the measure "
                 f"{other.name} does: choose another name"
             )
     _MEASURES[measure.name] = measure

@@ -17,7 +17,7 @@ class Confidence(WeightMeasure):
 
     name, title = "confidence", "Confidence"
     meaning = (
-        "largest weight of a query on a key that is no end of a sentence, mean over the queries"
+        "largest weight of a query on a key that is not an end of a sentence, mean over queries"
     )
     source = "Voita et al. 2019, section 4"
     is_main = in_summary = True

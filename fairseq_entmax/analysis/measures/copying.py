@@ -28,27 +28,26 @@ class CopyAgreement(WeightMeasure):
         Number(
             "copy-agreement",
             "Copy agreement",
-            "how often the largest weight is on the word that is being said, of the steps whose "
-            "word is in the source",
+            "how often the largest weight is on the word being written, over steps whose word is "
+            "in the source",
             ("copy_agreement", "largest"),
         ),
         Number(
             "copy-support",
             "Copy agreement, any weight",
-            "how often that word has a weight above zero",
+            "how often the word being written has a weight above zero",
             ("copy_agreement", "support"),
         ),
         Number(
             "copy-weight",
             "Copy agreement, weight",
-            "mean weight on that word, all its places together",
+            "mean weight on the word being written, summed over its positions",
             ("copy_agreement", "weight"),
         ),
         Number(
             "copy-chance",
             "Copy agreement by chance",
-            "what a head has that looks at any key as often as at another, the same for each head "
-            "of the layer",
+            "agreement of a head that looks at random keys, the same for each head of the layer",
             ("copy_chance",),
             of_layer=True,
         ),
@@ -85,8 +84,8 @@ class RelativePosition(WeightMeasure):
 
     name, title = "relative_position", "Relative position"
     meaning = (
-        "share of the queries whose largest weight is on the token before or behind, and in cross "
-        "on the word said last, now or next"
+        "share of the queries whose largest weight is on the token before or after, and in cross "
+        "on the previous, current or next word written"
     )
     source = "Baan et al. 2019, section 5.3"
 

@@ -24,14 +24,14 @@ class Density(WeightMeasure):
     settings: ClassVar = {"density_bins": BINS}
 
     def fields(self) -> dict[str, JsonSchema]:
-        text = f"Sentences by their mean density, in {BINS} equal bins from 0 to 1 ({self.source})."
+        text = f"Sentence counts in {BINS} equal bins of mean density from 0 to 1 ({self.source})."
         counts = {"type": ["array", "null"], "items": {"$ref": "#/$defs/count"}}
         size = {"minItems": BINS, "maxItems": BINS, "description": text}
         return {**super().fields(), "density_histogram": {**counts, **size}}
 
     def layer_fields(self) -> dict[str, JsonSchema]:
         shape: JsonSchema = {"type": ["array", "null"], "items": {"$ref": "#/$defs/share"}}
-        return {"density_sorted": {**shape, "description": "The heads' densities, rising."}}
+        return {"density_sorted": {**shape, "description": "Densities of the heads, ascending."}}
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         import torch

@@ -10,7 +10,7 @@ class Entropy(WeightMeasure):
     """Shannon's entropy of each row, averaged over queries."""
 
     name, title = "entropy", "Entropy"
-    meaning = "of the weights of a query, in nats; 0 where one key has all"
+    meaning = "entropy of a query's weights, in nats; 0 if one key has all the weight"
     is_main = in_summary = True
     largest = None
 
@@ -26,7 +26,7 @@ class Diversity(WeightMeasure):
     name, title = "diversity", "Diversity of the layer"
     meaning = (
         "Jensen-Shannon divergence between the heads of the layer, the same for each of them; "
-        "one head alone has none"
+        "undefined for a single head"
     )
     source = "Correia et al. 2019, equation 11"
     in_summary = is_of_layer = True

@@ -43,7 +43,7 @@ class EqualWeights(WeightMeasure):
             "run-length",
             "Run length",
             "keys in a run of neighbours with equal weight above zero, mean over all runs; with "
-            "softmax 1, but for coincidences",
+            "softmax 1, except by coincidence",
             ("equal_weights", "run_length"),
             largest=None,
             least=1,
@@ -52,14 +52,14 @@ class EqualWeights(WeightMeasure):
             "run-weight",
             "Weight in runs",
             "share of a query's weight on runs of two keys or more, mean over the queries; with "
-            "softmax 0, but for coincidences",
+            "softmax 0, except by coincidence",
             ("equal_weights", "run_weight"),
         ),
         Number(
             "cluster-size",
             "Cluster size",
             "keys of a query with equal weight above zero, side by side or apart, mean over all such "
-            "clusters; with softmax 1, but for coincidences",
+            "clusters; with softmax 1, except by coincidence",
             ("equal_weights", "cluster_size"),
             largest=None,
             least=1,
@@ -68,7 +68,7 @@ class EqualWeights(WeightMeasure):
             "cluster-weight",
             "Weight in clusters",
             "share of a query's weight on clusters of two keys or more, mean over the queries; with "
-            "softmax 0, but for coincidences",
+            "softmax 0, except by coincidence",
             ("equal_weights", "cluster_weight"),
         ),
     )

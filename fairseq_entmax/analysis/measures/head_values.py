@@ -20,13 +20,13 @@ _KNOWN = (
     _value(
         "tv",
         "λ of TV",
-        "strength of total variation: the higher, the longer the runs of words of equal weight",
+        "strength of total variation: the higher, the longer the runs of words with equal weight",
         largest=None,
     ),
     _value(
         "oscar",
         "λ of OSCAR",
-        "strength of clustering: the higher, the more words of equal weight, wherever they are",
+        "strength of clustering: the higher, the more words with equal weight, wherever they are",
         largest=None,
     ),
     _value("p", "p", "exponent of the norm of sq-pnorm-max: 2 is sparsemax", **_ANY),
@@ -73,7 +73,7 @@ class HeadValues(Measure):
 
     def layer_fields(self) -> dict[str, JsonSchema]:
         names = {"type": "array", "items": {"$ref": "#/$defs/value_name"}}
-        return {"learned": {**names, "description": "Which of the values training moves."}}
+        return {"learned": {**names, "description": "The values that training changes."}}
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
         layers = (layer for model in analysis["models"] for layer in model["attentions"])
@@ -102,7 +102,7 @@ class Gate(Measure):
     """The factor of the head's output in evaluation; null for a head without a gate."""
 
     name, title = "gate", "Gate"
-    meaning = "what the head's output is multiplied by"
+    meaning = "factor that multiplies the head's output"
     is_main = True
 
     def of_heads(self, layer: Any) -> list[Fields] | None:

@@ -45,8 +45,8 @@ class Gradient(ImportanceMeasure):
 
     name, title = "gradient", "Gradient"
     meaning = (
-        "the head's share of how much the loss changes with the gates of its layer's heads; the "
-        "heads of one attention of a layer sum to 1"
+        "the head's share of the loss's sensitivity to the gates of its layer's heads; the heads "
+        "of one attention of a layer sum to 1"
     )
     source = "Michel et al. 2019"
     is_main = True

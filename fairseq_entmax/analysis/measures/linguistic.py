@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
-_LOOKS = "how often the largest weight of a word is on the word that"
+_LOOKS = "how often a word's largest weight is on the word that"
 _DIRECTIONS = {
     TO_HEAD: ("Dependencies: to the head", f"{_LOOKS} it depends on by the relation"),
     TO_DEPENDENT: ("Dependencies: to the dependent", f"{_LOOKS} depends on it by the relation"),
@@ -173,7 +173,7 @@ class NamedEntity(WeightMeasure):
     """The weight on named entities divided by the weight on words."""
 
     name, title = "named_entity", "Named entities"
-    meaning = "share of the weight that is on named entities"
+    meaning = "share of the weight on words that is on named entities"
     source = "Baan et al. 2019, section 5.2"
     is_optional = False
 

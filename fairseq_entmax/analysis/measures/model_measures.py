@@ -60,14 +60,14 @@ def _unreachable(meaning: str) -> JsonSchema:
 class Copying(ModelMeasure):
     """How much of a model's output is copied from the source."""
 
-    name, about = "copying", "Only of a model that copies words from its source."
+    name, about = "copying", "Only for a model that copies words from its source."
     numbers: ClassVar = {
         "share": number_schema(
-            "The part of the copy in what is said, 1 - g, a mean over words of the target."
+            "The share of the copy in the output, 1 - g, mean over target words."
         ),
         "unreachable": _unreachable(
-            "Target tokens that the model gives no probability: markers of words that the copy "
-            "leaves out. They are no part of the loss."
+            "Target tokens with probability zero: markers of words that the copy leaves out. The "
+            "loss does not include them."
         ),
     }
     columns = (("Copied (1 − g)", "percent", "share"), ("Unreachable", "count", "unreachable"))
@@ -89,22 +89,22 @@ class SparseOutput(ModelMeasure):
     """How many words the output gives a probability above zero."""
 
     name = "output"
-    about = "Only of a model whose output gives words a probability of exactly zero."
+    about = "Only for a model whose output gives words a probability of exactly zero."
     numbers: ClassVar = {
         "alpha": {
             **{"type": "number", "minimum": 1, "maximum": 2},
-            "description": "Of the entmax that makes its probabilities.",
+            "description": "α of the output's entmax.",
         },
         "support": number_schema(
-            "How many words have a probability above zero, a mean over targets.", largest=None
+            "Number of words with a probability above zero, mean over targets.", largest=None
         ),
         "unreachable": _unreachable(
-            "Targets that have none. They are no part of the loss, which is that of the others."
+            "Targets with probability zero. The loss does not include them."
         ),
     }
     columns = (
-        ("Words with a probability", "tenths", "support"),
-        ("Targets without", "count", "unreachable"),
+        ("Words with nonzero probability", "tenths", "support"),
+        ("Targets with zero probability", "count", "unreachable"),
     )
 
     def is_of(self, model: Any) -> bool:
@@ -125,8 +125,8 @@ class SparseOutput(ModelMeasure):
 class Accuracy(ModelMeasure):
     """How often an encoder alone predicts the right class of a text, or the right masked word."""
 
-    name, about = "accuracy", "Only of a model that is an encoder alone."
-    numbers: ClassVar = {"share": number_schema("The share of targets that are likeliest.")}
+    name, about = "accuracy", "Only for a model that is an encoder alone."
+    numbers: ClassVar = {"share": number_schema("The share of targets that the model ranks first.")}
     columns = (("Accuracy", "percent_tenths", "share"),)
 
     def is_of(self, model: Any) -> bool:

@@ -24,12 +24,12 @@ AT_OFFSETS = {
     "weight": ("Mean weight", "mean weight at {}"),
     "share": (
         "Largest weight",
-        "share of the queries whose largest weight is at {}, of those that have a key there",
+        "of the queries that have a key at {}, the share whose largest weight is there",
     ),
 }
 _MAXIMUM = (
-    "where the largest weight is, as shares of all queries, with what lies below and above. -1 and "
-    "1 together are the relative-position ratio of Baan et al. 2019, section 5.3"
+    "share of all queries whose largest weight is at this offset, or below or above those listed. "
+    "-1 and 1 together are the relative-position ratio of Baan et al. 2019, section 5.3"
 )
 
 
@@ -43,14 +43,14 @@ class Offsets(WeightMeasure):
         Number(
             "positional-share",
             "Positional share",
-            "share of the queries whose largest weight is at the head's one relative offset; only "
-            "where the head has a positional role",
+            "share of the queries whose largest weight is at the head's main offset; only if the "
+            "head has a positional role",
             ("positional", "share"),
         ),
         Number(
             "positional-confidence",
             "Positional confidence",
-            "mean weight at that offset",
+            "mean weight at the head's main offset",
             ("positional", "confidence"),
         ),
     )
@@ -66,8 +66,8 @@ class Offsets(WeightMeasure):
         role = {"offset": {"type": "integer"}, "share": share, "confidence": share}
         return {
             "offsets": object_schema(
-                "Key's place in its sentence less the query's. The query of the decoder that "
-                "predicts token i has place i.",
+                "The key's position in its sentence minus the query's. The decoder's query that "
+                "predicts token i has position i.",
                 shares,
             ),
             "positional": object_schema(

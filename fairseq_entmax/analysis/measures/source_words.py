@@ -33,7 +33,7 @@ class RareWord(WeightMeasure):
         Number(
             "two-rarest-words",
             "Two rarest words",
-            "the same for the two rarest source tokens",
+            "how often the largest weight is on one of the two rarest source tokens",
             ("rare_word", "two_rarest"),
         ),
     )

@@ -22,14 +22,14 @@ class SubwordMerging(WeightMeasure):
         Number(
             "subword-merging",
             "Subword merging",
-            "largest weight that any subword of a word puts on the rest of it, mean over the "
-            "words; a word of one subword counts by the weight on itself",
+            "largest weight that any subword of a word puts on the rest of it, mean over words; "
+            "for a word of one subword, the weight on itself",
             ("subword_merging", "all"),
         ),
         Number(
             "subword-merging-split",
             "Subword merging, split words",
-            "the same over words of several subwords only",
+            "subword merging over words of several subwords only",
             ("subword_merging", "split"),
         ),
     )

@@ -36,8 +36,8 @@ def load_models(
     paths = args.path.split(os.pathsep)
     if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
         raise ValueError(
-            f"--names got {','.join(names)!r}: give {len(paths)} different names with commas "
-            f"between them, one for each checkpoint of --path"
+            f"--names got {','.join(names)!r}: give {len(paths)} different names separated "
+            f"by commas, one for each checkpoint of --path"
         )
     loaded = [load_model(path, task) for path in paths]
     device = device_of(args)

@@ -75,7 +75,7 @@ def unwrapped(model: Any) -> nn.Module:
     models = getattr(model, "models", None)  # of fairseq's hub interface
     if models is not None:
         if len(models) != 1:
-            raise ValueError(f"attention of one model is recorded, not of {len(models)} together")
+            raise ValueError(f"attention is recorded for one model, not for {len(models)} at once")
         return models[0]
     inner = getattr(model, "model", None)
     return inner if isinstance(inner, nn.Module) else model

@@ -78,8 +78,8 @@ class ModelCollector:
         if not torch.isfinite(loss):
             numbers = ", ".join(map(str, sample["id"].tolist()[:5]))
             raise ValueError(
-                f"{self.loaded.path} gives numbers that are not finite, in one of the sentences "
-                f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
+                f"{self.loaded.path} gives non-finite numbers in one of the sentences {numbers}, … "
+                f"of the data set: its training failed, or --fp16 is not enough"
             )
         self.sums.add("loss", loss)
         self.sums.add("unreachable", gone.sum())

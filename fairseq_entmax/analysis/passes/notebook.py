@@ -57,12 +57,12 @@ def measure(
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
     if annotations is not None and sample is None:
-        raise ValueError("annotations need the sample that they are of, and its task")
+        raise ValueError("annotations need the sample that they describe, and its task")
     if not any(attention.values()):
         raise ValueError("there is no attention to measure: the dictionary is empty")
     for name in attention:
         if name not in ATTENTIONS:
-            raise ValueError(f"{name!r} is no attention: use {', '.join(ATTENTIONS)}")
+            raise ValueError(f"{name!r} is not an attention: use {', '.join(ATTENTIONS)}")
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
         batch = type_of_task(task).tables(task, device, annotations).batch(sample)
@@ -97,7 +97,7 @@ def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
     is_row = ((totals - 1).abs() < 0.02) | (totals == 0)
     if not bool(is_row.all()) or bool((weights < 0).any()):
         raise ValueError(
-            f"{what} are no probabilities: each query's must be 0 or more and add up to 1"
+            f"{what} are not probabilities: each query's must be 0 or more and add up to 1"
         )
     # (batch, 1, queries, keys)
     hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
@@ -107,7 +107,7 @@ def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
     if bool(wrong.any()):
         unread = ", or on tokens that a decoder has not read," * (name == DECODER_SELF)
         raise ValueError(
-            f"{what} are on padding{unread} in sentence {int(wrong.int().argmax())}: give the "
+            f"{what} fall on padding{unread} in sentence {int(wrong.int().argmax())}: give the "
             f"sample that they were recorded with, or source_lengths and target_lengths, the "
             f"numbers of real tokens"
         )

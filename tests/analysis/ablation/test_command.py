@@ -260,7 +260,7 @@ def test_an_overwritten_folder_has_no_old_results(source, tmp_path, monkeypatch)
         (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap needs 1 or more"),
         (["--heads=cross:9.0"], "--heads: the model has no head cross:9.0"),
         (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),
-        (["--gen-subset=none"], "--gen-subset got 'none', of which there is no data"),
+        (["--gen-subset=none"], "--gen-subset got 'none', which cannot be read from"),
         (["--gen-subset=single"], "--gen-subset single has 1 sentences, .* needs 2 or more"),
         (["--gen-subset=long"], "--gen-subset long: .*--skip-invalid-size-inputs-valid-test"),
         (["--sacrebleu-tokenize=moses"], "--sacrebleu-tokenize got 'moses': give one of 13a"),

@@ -291,9 +291,9 @@ def test_another_text_or_number_of_sentences_is_refused(annotated, dictionary):
     tokens = collate(dictionary, ["▁b ▁a ▁b"])
     with pytest.raises(
         ValueError,
-        match=r"parses\.conllu does not match the source text in sentence 1, from 0: "
-        r"it has 'b cd', the data has '▁b ▁a ▁b'\. It must hold a parse of every line",
+        match=r"parses\.conllu does not match the source text in sentence 1, counted "
+        r"from 0: it has 'b cd', the data has '▁b ▁a ▁b'\. It must have a parse of each line",
     ):
         annotations.batch(torch.tensor([1]), tokens)
-    with pytest.raises(ValueError, match=r"conllu has 1 sentences, the data set 2: one for each"):
+    with pytest.raises(ValueError, match="conllu has 1 sentences, but the data set has 2: it"):
         annotated(line(1, "a") + "\n", sentences=2)

@@ -98,10 +98,10 @@ def test_look_shows_the_attention_of_the_first_token(request, data):
     ("change", "expected"),
     [
         (lambda s: s["task"].pop("num_classes"), "--num-classes got -1, and "),
-        (lambda s: s["task"].update(regression_target=True), "predicts numbers, by --regression-"),
+        (lambda s: s["task"].update(regression_target=True), "predicts numbers (--regression-"),
         (
             lambda s: s["criterion"].update(classification_head_name="other"),
-            "has no classification head other, but sentence_classification_head",
+            "has no classification head other: it has sentence_classification_head",
         ),
     ],
 )

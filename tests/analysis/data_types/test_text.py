@@ -185,11 +185,11 @@ def test_a_removed_head_is_scored_with_the_loss_of_the_analysis(
 @pytest.mark.parametrize(
     ("command", "folder", "option", "expected"),
     [
-        ("analyze", "texts", "--of=generated", "--of got 'generated': language models write no text"),
+        ("analyze", "texts", "--of=generated", "--of got 'generated': language models neither translate"),
         ("analyze", "texts", "--measures=copy_agreement", "which language models do not have"),
-        ("analyze", "texts", "--conllu=x", "--conllu got 'x': parses are of the source"),
+        ("analyze", "texts", "--conllu=x", "--conllu got 'x': parses are of source texts"),
         ("ablate", "texts", "--scores=bleu", "--scores got 'bleu'"),
-        ("analyze", "labelled", "--num-classes=3", "2 classes apart, and --num-classes is 3"),
+        ("analyze", "labelled", "--num-classes=3", "has 2 classes, but --num-classes is 3"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_apply_to_texts_or_labels_are_refused(
@@ -205,11 +205,11 @@ def test_options_that_do_not_apply_to_texts_or_labels_are_refused(
 @pytest.mark.parametrize(
     ("case", "expected"),
     [
-        ((small.CLASSES, "labels", "entmax15"), "does not say how many there are"),
+        ((small.CLASSES, "labels", "entmax15"), "does not say how many classes"),
         ((LM, "plain", "entmax15"), "give --task translation, or other data"),
         ((LM, "labels", "entmax15"), "give --task sentence_prediction, or other data"),
-        ((LM, "bin", "translation"), "of models that translate or write summaries, and the data"),
-        (("translation", "plain", "entmax15"), "language models, and the data is pairs of texts"),
+        ((LM, "bin", "translation"), "of models that translate or summarise, but the data"),
+        (("translation", "plain", "entmax15"), "language models, but the data is pairs of texts"),
     ],
 )
 def test_data_and_models_of_another_task_are_refused_with_the_right_task(

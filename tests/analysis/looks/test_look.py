@@ -127,7 +127,7 @@ def test_checkpoints_loaded_models_and_hub_interfaces_are_accepted(tiny, tmp_pat
     for model, options in ((loaded, {"task": task}), (loaded, {"data": data}), (hub, {})):
         assert torch.equal(look(model, CUT, CUT, **options).attention["cross"][0], expected)
     hub = GeneratorHubInterface(settings, task, [loaded.model] * 2)
-    with pytest.raises(ValueError, match="one model is recorded, not of 2"):
+    with pytest.raises(ValueError, match="recorded for one model, not for 2"):
         look(hub, CUT)
     stock = build_model("transformer")
     torch.save(state_of(stock, "transformer"), tmp_path / "stock.pt")

@@ -115,8 +115,8 @@ def test_documents_without_the_measure_can_be_read():
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ("density", "calls something 'density', as the measure density does"),
-        ("a b", "is called 'a b'"),
+        ("density", "uses the name 'density', as the measure density does"),
+        ("a b", "is named 'a b'"),
     ],
 )
 def test_names_in_use_are_refused(own, message):

@@ -60,8 +60,8 @@ class Annotations:
         self.path = path
         if sentences is not None and len(self._file) != sentences:
             raise ValueError(
-                f"the --conllu file {path} has {len(self._file)} sentences, the data set "
-                f"{sentences}: one for each line of the source is needed, in the same order"
+                f"the --conllu file {path} has {len(self._file)} sentences, but the data set has "
+                f"{sentences}: it needs one for each line of the source, in the same order"
             )
         self.relations = tuple(name for name in self._file.relations if name not in LEFT_OUT)
         self.parts_of_speech = self._file.parts_of_speech
@@ -127,8 +127,8 @@ class Annotations:
     def _parse(self, number: int) -> Sentence:
         if number >= len(self._file):
             raise ValueError(
-                f"the --conllu file {self.path} has no sentence {number}, from 0, as the data set "
-                f"has: one for each line of the source is needed"
+                f"the --conllu file {self.path} has no sentence {number}, counted from 0, but the "
+                f"data set has: the file needs one for each line of the source"
             )
         return self._file[number]
 
@@ -143,9 +143,9 @@ class Annotations:
             symbols = " ".join(self._symbols[token] for token in tokens)
             raise ValueError(
                 f"the --conllu file {self.path} does not match the source text in sentence "
-                f"{number}, from 0: it has {' '.join(forms)[:99]!r}, the data has {symbols[:99]!r}. "
-                f"It must hold a parse of every line of the text that was cut into subwords, in "
-                f"the same order"
+                f"{number}, counted from 0: it has {' '.join(forms)[:99]!r}, the data has "
+                f"{symbols[:99]!r}. It must have a parse of each line of the text that was split "
+                f"into subwords, in the same order"
             ) from None
 
     def _arcs(self, parse: Sentence) -> Iterator[tuple[int, int, int]]:

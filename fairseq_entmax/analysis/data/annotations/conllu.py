@@ -99,7 +99,7 @@ class ConlluFile:
                     raise ValueError(f"the column ID is {identifier!r}, not {len(words) + 1}")
                 if is_range:
                     if not (last.isdecimal() and int(last) >= int(begin)):
-                        raise ValueError(f"the range {identifier} has no end")
+                        raise ValueError(f"the range {identifier} has no valid end")
                     tokens.append(Token(form, range(len(words), int(last))))
                     entity_of_range = _entity(misc)
                     continue
@@ -110,7 +110,7 @@ class ConlluFile:
                     word = word._replace(entity=entity_of_range)
                 words.append(word)
             if not words or len(words) < tokens[-1].words.stop:
-                raise ValueError("a sentence has no words, or not those of its last range")
+                raise ValueError("a sentence has no words, or lacks words of its last range")
             for place, word in enumerate(words, start=1):
                 if word.head is not None and (word.head > len(words) or word.head == place):
                     raise ValueError(

@@ -35,8 +35,8 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
             rows = list(_rows(parsed))
             if not rows:
                 raise ValueError(
-                    f"{text_path}, line {number}: no words, but a sentence of CoNLL-U has one "
-                    f"at least: take the line out, of the data as well"
+                    f"{text_path}, line {number}: no words, but a CoNLL-U sentence has at "
+                    f"least one: remove the line here and in the data"
                 )
             output.write("\n".join([*rows, "", ""]).encode())
     return len(lines)
@@ -48,8 +48,8 @@ def _load(language: str) -> Any:
         spacy = importlib.import_module("spacy")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "tagging needs spaCy: pip install 'fairseq-entmax[tagger]', or give a CoNLL-U file "
-            "that another tagger made"
+            "tagging needs spaCy: run pip install 'fairseq-entmax[tagger]', or make the CoNLL-U "
+            "file with another tagger"
         ) from error
     name = language
     if not (spacy.util.is_package(name) or os.path.isdir(name)):
@@ -57,8 +57,8 @@ def _load(language: str) -> Any:
         name += f"_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
         if not spacy.util.is_package(name):
             raise ModuleNotFoundError(
-                f"no pipeline {name} of spaCy is installed for --language {language}: python -m "
-                f"spacy download {name}, or give the name or folder of one that is"
+                f"spaCy's pipeline {name} for --language {language} is not installed: run python "
+                f"-m spacy download {name}, or give the name or folder of one that is"
             )
     return spacy.load(name)
 

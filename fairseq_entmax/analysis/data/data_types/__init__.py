@@ -19,7 +19,7 @@ def type_named(task: str) -> DataType:
     for data_type in DATA_TYPES:
         if task in data_type.tasks:
             return data_type
-    known = ", and ".join(" and ".join(one.tasks) for one in reversed(DATA_TYPES))
+    known = ", ".join(", ".join(one.tasks) for one in reversed(DATA_TYPES))
     raise ValueError(f"--task got {task!r}: only models of the tasks {known} can be analysed")
 
 
@@ -38,7 +38,7 @@ def check_model(model_class: Any, architecture: str, path: str, data_type: DataT
     model_type = type_of_model(model_class)
     if model_type.attentions != data_type.attentions:
         raise ValueError(
-            f"{path} has the architecture {architecture}, of {model_type.models}, and the data is "
+            f"{path} has the architecture {architecture}, of {model_type.models}, but the data is "
             f"{data_type.data}: give --task {model_type.tasks[0]} and data for it, or another model"
         )
 
@@ -50,6 +50,6 @@ def check_folder(folder: str, data_type: DataType, task: str) -> None:
     for other in DATA_TYPES:
         if other is not data_type and other.is_in(folder):
             raise ValueError(
-                f"--task {task} is for {data_type.data}, and {folder} has {other.data}: give "
+                f"--task {task} is for {data_type.data}, but {folder} has {other.data}: give "
                 f"--task {other.tasks[0]}, or other data"
             )

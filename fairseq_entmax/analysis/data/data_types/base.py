@@ -53,7 +53,7 @@ class DataType:
         """Refuse options of ``analyze`` that do not apply to data of this type."""
         if args.of == GENERATED and not self.has_search:
             raise ValueError(
-                f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
+                f"--of got {args.of!r}: {self.models} neither translate nor summarise: leave it out"
             )
         if args.conllu is not None and self.no_parses:
             raise ValueError(f"--conllu got {args.conllu!r}: {self.no_parses}: leave it out")
@@ -180,6 +180,6 @@ def check_vocabulary(
     ]
     if rows and sum(rows) + markers != len(dictionary):
         raise ValueError(
-            f"{path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
+            f"{path} has {sum(rows) + markers} {side} tokens, but the data's dictionary "
             f"has {len(dictionary)}: give the data that it was trained with"
         )

@@ -106,13 +106,13 @@ class LabelledText(EncoderText):
         super().complete(args, named)
         if args.num_classes is None or args.num_classes < 1:
             raise ValueError(
-                f"--num-classes got {args.num_classes}, and {args.path} does not say how many there "
-                f"are: give the number of classes"
+                f"--num-classes got {args.num_classes}, and {args.path} does not say how many "
+                f"classes it has: give their number"
             )
         if getattr(args, "regression_target", False):
             raise ValueError(
-                f"{args.path} predicts numbers, by --regression-target: only models that tell "
-                f"classes apart can be analysed"
+                f"{args.path} predicts numbers (--regression-target): only models that predict "
+                f"classes can be analysed"
             )
 
     def check_options(self, args: Namespace) -> None:
@@ -120,8 +120,8 @@ class LabelledText(EncoderText):
         is_pair = os.path.isdir(os.path.join(args.data, "input1"))
         if args.conllu is not None and (is_pair or args.init_token is not None):
             raise ValueError(
-                f"--conllu got {args.conllu!r}: parses fit a text alone, without a second one and "
-                f"without --init-token: leave it out"
+                f"--conllu got {args.conllu!r}: parses need single texts without "
+                f"--init-token: leave it out"
             )
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
@@ -138,12 +138,13 @@ class LabelledText(EncoderText):
         if weight is None:
             heads = {key.split(".")[1] for key in state["model"] if key.startswith(HEADS)}
             raise ValueError(
-                f"{path} has no classification head {name}, but {', '.join(sorted(heads)) or 'none'}"
+                f"{path} has no classification head {name}: it has "
+                f"{', '.join(sorted(heads)) or 'none'}"
             )
         if weight.size(0) != classes:
             raise ValueError(
-                f"{path} tells {weight.size(0)} classes apart, and --num-classes is "
-                f"{classes}: leave --num-classes out"
+                f"{path} has {weight.size(0)} classes, but --num-classes is {classes}: leave "
+                f"--num-classes out"
             )
 
     def build_model(self, checkpoint: Any, task: Any) -> Any:

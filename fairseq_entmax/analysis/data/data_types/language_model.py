@@ -29,7 +29,7 @@ class LanguageModel(TextAlone):
     left_out: ClassVar = frozenset(
         {"copy_agreement", "relative_position", "final_punctuation", "question_word"}
     )
-    no_parses = "parses are of the source of a pair of texts, and language models have none"
+    no_parses = "parses are of source texts, and language models have no source"
     task_class = LanguageModelingTask
     # They decide how a text is cut into samples
     options = (

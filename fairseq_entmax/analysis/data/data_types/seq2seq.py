@@ -20,7 +20,7 @@ class Seq2Seq(DataType):
 
     name = "pairs"
     tasks = ("translation", "entmax_summarization")
-    models = "models that translate or write summaries"
+    models = "models that translate or summarise"
     data = "pairs of texts"
     attentions: ClassVar = frozenset(ATTENTIONS)
     has_search = True
@@ -44,7 +44,7 @@ class Seq2Seq(DataType):
         data = task.cfg.source_lang, task.cfg.target_lang
         if all(pair) and pair != data:
             raise ValueError(
-                f"{path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
+                f"{path} translates {pair[0]} to {pair[1]}, but the data is {data[0]} to "
                 f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
             )
         sides = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}

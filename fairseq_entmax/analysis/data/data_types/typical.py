@@ -113,7 +113,7 @@ class TypicalSentences:
             [one for one in ranked if typical.quarter(one.length) == quarter]
             for quarter in QUARTERS
         ]
-        shares = dealt({place: len(one) for place, one in enumerate(quarters)}, self._number)
+        shares = deal_out({place: len(one) for place, one in enumerate(quarters)}, self._number)
         chosen = _in_turns(quarters[place][:share] for place, share in shares.items())
         rest = sorted(
             set(every) - set(chosen),
@@ -137,7 +137,7 @@ def digest(tokens: Sequence[int]) -> bytes:
     return hashlib.blake2b(repr(list(tokens)).encode(), digest_size=16).digest()
 
 
-def dealt(sizes: dict[int, int], number: int) -> dict[int, int]:
+def deal_out(sizes: dict[int, int], number: int) -> dict[int, int]:
     """Deal out ``number`` one by one in turn; return how many each gets, at most its size."""
     shares = dict.fromkeys(sizes, 0)
     while number > 0 and any(shares[one] < size for one, size in sizes.items()):
