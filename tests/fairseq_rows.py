@@ -128,8 +128,8 @@ REFUSALS = {
     "xFormers": (
         Run(("--encoder-xformers-att-config={}",)),
         ENTMAX,
-        "--encoder-xformers-att-config replaces the attention as a whole and leaves no place for a "
-        "mapping: leave it out, or use fairseq's own transformer",
+        "--encoder-xformers-att-config replaces all of the attention, including its mapping: "
+        "leave it out, or use fairseq's own transformer",
     ),
     "alignments": (Run(("--load-alignments",), criterion=ALIGNING), ENTMAX, _INFINITE),
 }

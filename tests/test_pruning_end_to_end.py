@@ -79,7 +79,7 @@ def test_the_pruned_checkpoint_works_like_any_other_model(data, pruned, tmp_path
     start = [f"--finetune-from-model={small}"]
     for updates in (2, 3):
         log = train(data, tmp_path / "further", *start, f"--max-update={updates}").stdout
-        assert log.count("the heads of each layer are those of ") == 1
+        assert log.count("the numbers of heads are those of ") == 1
         start = []
     further = tmp_path / "further" / "checkpoint_last.pt"
     assert shapes(further) == shapes(small)

@@ -51,13 +51,13 @@ def check_stock_options(args: Any) -> None:
     for side in ("encoder", "decoder"):
         if getattr(args, f"{side}_xformers_att_config", None) is not None:
             raise ValueError(
-                f"--{side}-xformers-att-config replaces the attention as a whole and leaves no "
-                f"place for a mapping: leave it out, or use fairseq's own transformer"
+                f"--{side}-xformers-att-config replaces all of the attention, including its "
+                f"mapping: leave it out, or use fairseq's own transformer"
             )
     if getattr(args, "mha_heads_to_keep", -1) != -1:
         raise ValueError(
-            f"--mha-heads-to-keep {args.mha_heads_to_keep} makes attention smaller behind its mapping's "
-            f"back: leave it out, and prune by --head-gates or fairseq-entmax prune --keep"
+            f"--mha-heads-to-keep {args.mha_heads_to_keep} shrinks attention without telling the mapping: "
+            f"leave it out, and prune with --head-gates or fairseq-entmax prune --keep"
         )
 
 
@@ -140,7 +140,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
             initial = options_of_initial_checkpoint(prepared)
             if initial:
                 path, text = initial_checkpoint_of(prepared), config.as_arguments(initial)
-                logger.info("the heads of each layer are those of %s: %s", path, text)
+                logger.info("the numbers of heads are those of %s: %s", path, text)
             vars(prepared).update(initial)
             options = cls.attention_options_of(prepared)
         recorded = dict(initial)

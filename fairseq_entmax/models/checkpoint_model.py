@@ -99,7 +99,7 @@ def read_model(path: str) -> CheckpointModel:
     if not os.path.isfile(path):
         is_there = os.path.exists(path)
         raise FileNotFoundError(
-            f"{path} is no file" if is_there else f"there is no checkpoint {path}"
+            f"{path} is not a file" if is_there else f"there is no checkpoint {path}"
         )
     return model_of_state(checkpoints.load_checkpoint(path), path)
 
@@ -110,24 +110,24 @@ def model_of_state(state: dict[str, Any], path: str) -> CheckpointModel:
     # No save directory, whatever the settings name: this is not training
     args = Namespace(**{**copy.deepcopy(settings), "save_dir": None, "no_save": True})
     named = settings.get("arch") or settings.get("_name")
-    as_ours(args)
+    use_counterpart(args)
     model_class = ARCH_MODEL_REGISTRY.get(args.arch)
     if not hasattr(model_class, "attention_options_of"):
         raise ValueError(
-            f"{path} is of the model {named}: only those of fairseq-entmax, and fairseq's "
-            f"own that they have as a counterpart, such as transformer, can be read"
+            f"{path} has the model {named}: only models of fairseq-entmax, and fairseq's "
+            f"models with a counterpart here, such as transformer, can be read"
         )
     try:
         ARCH_CONFIG_REGISTRY[args.arch](args)
         options = model_class.attention_options_of(args)
     except ValueError as error:
-        raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
-    state = {**state, "model": _as_today(state["model"], model_class)}
+        raise ValueError(f"{path} has settings that define no valid model: {error}") from error
+    state = {**state, "model": _upgraded_weights(state["model"], model_class)}
     attentions = tuple(_attentions(state["model"], options))
     return CheckpointModel(path, state, str(named), model_class, args, options, attentions)
 
 
-def as_ours(settings: Any) -> None:
+def use_counterpart(settings: Any) -> None:
     """Turn the settings of a stock model into those of its counterpart here, with softmax."""
     name = getattr(settings, "arch", None) or getattr(settings, "_name", None)
     if f"{PREFIX}{name}" in ARCH_MODEL_REGISTRY:
@@ -136,7 +136,7 @@ def as_ours(settings: Any) -> None:
     settings.arch = name
 
 
-def _as_today(weights: dict[str, Tensor], model_class: Any) -> dict[str, Tensor]:
+def _upgraded_weights(weights: dict[str, Tensor], model_class: Any) -> dict[str, Tensor]:
     """Rename and split weights from older releases of fairseq, as fairseq does in loading."""
     found: dict[str, Tensor] = {}
     for key, value in weights.items():
@@ -173,5 +173,5 @@ def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path:
     except (RuntimeError, ValueError) as error:
         message = " ".join(str(error).split())
         raise ValueError(
-            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {message:.600}"
+            f"{path} does not contain the {prefix.rstrip('.')} that its settings name: {message:.600}"
         ) from error

@@ -62,5 +62,5 @@ def refuse_unknown(
         )
         if name not in known and is_like:
             raise ValueError(
-                f"model.{name} is no option of this model; allowed: {', '.join(allowed)}"
+                f"model.{name} is not an option of this model; allowed: {', '.join(allowed)}"
             )

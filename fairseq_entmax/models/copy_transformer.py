@@ -223,7 +223,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
     def scriptable_form(self) -> nn.Module:
         raise ValueError(
-            "a model that copies cannot be scripted or exported, as its output is a mixture with words "
+            "a model that copies cannot be scripted or exported, because its output mixes in words "
             "of the source: generate with fairseq-generate, or export a model of --arch "
             "entmax_transformer"
         )
@@ -247,14 +247,14 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
                 cut[name] = cut[name][: decoder.num_generated].clone()
             elif rows != decoder.num_generated:
                 raise ValueError(
-                    f"the checkpoint has {rows:,} words in {name}, the dictionary "
+                    f"the checkpoint has {rows:,} words in {name}, but the dictionary has "
                     f"{decoder.num_generated:,} and {decoder.num_words - decoder.num_generated} "
-                    f"markers: give the data, and the --source-position-markers, of its training"
+                    f"markers: use the data and --source-position-markers it was trained with"
                 )
         return cut
 
-    def _say_what_is_new(self) -> None:
-        super()._say_what_is_new()
+    def _log_missing(self) -> None:
+        super()._log_missing()
         if self.decoder.filled:
             logger.warning(
                 "the checkpoint has no switch between generating and copying; it starts as in a "
@@ -277,7 +277,7 @@ def check_dictionaries(source: Any, target: Any, markers: int) -> None:
     """Raise ValueError if the dictionaries differ, or end with another number of markers."""
     if source != target:
         raise ValueError(
-            f"a model that copies needs one dictionary of source and target, not two of "
+            f"a model that copies needs one dictionary for source and target, not two with "
             f"{len(source):,} and {len(target):,} words: prepare the data with fairseq-preprocess "
             f"--joined-dictionary"
         )

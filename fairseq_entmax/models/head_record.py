@@ -43,8 +43,8 @@ class HeadRecord(Feature):
     name = "record"
     alpha_log_interval: int = option(
         10,
-        "write alpha, and every other number that the heads learn, to a file of its name, such "
-        "as alpha.jsonl, in the save directory each N updates; 0 for never",
+        "write alpha, and every other number that the heads learn, to a file named after it, such "
+        "as alpha.jsonl, in the save directory every N updates; 0: never",
         values.whole_number(0, MOST_UPDATES),
         "N",
     )
@@ -190,7 +190,7 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text: {error}") from None
+        raise ValueError(f"{path} is not a UTF-8 text: {error}") from None
     records = []
     for number, line in enumerate(lines, start=1):
         try:

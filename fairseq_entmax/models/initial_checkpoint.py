@@ -48,9 +48,9 @@ def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     options: dict[str, str] = copying.arguments(copying.heads)
     if wanted.heads not in (default.heads, copying.heads):
         raise ValueError(
-            f"--copy-heads {','.join(map(str, wanted.heads))}: {initial.path} was pruned, and copies by "
-            f"{options['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
-            f"there are too, as 'fairseq-entmax prune {initial.path} --print-config' prints it"
+            f"--copy-heads {','.join(map(str, wanted.heads))}: {initial.path} was pruned, and its copy heads "
+            f"are now {options['copy_heads']}: leave --copy-heads out, or also give the numbers of heads "
+            f"that 'fairseq-entmax prune {initial.path} --print-config' prints"
         )
     if wanted.copy_mapping is not None:
         options.pop("copy_mapping", None)

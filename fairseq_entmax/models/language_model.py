@@ -91,9 +91,8 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
         embedding = self.decoder.embed_tokens
         if self.decoder.adaptive_softmax is not None or not isinstance(embedding, nn.Embedding):
             raise ValueError(
-                "a language model with --adaptive-input, --adaptive-softmax-cutoff or "
-                "--character-embeddings cannot be scripted or exported, as fairseq's own cannot: "
-                "one with an embedding of each word can"
+                "a language model with --adaptive-input, --adaptive-softmax-cutoff or --character-embeddings "
+                "cannot be scripted or exported, as fairseq's own cannot: use one embedding per word"
             )
         return super().scriptable_form()
 
@@ -109,7 +108,7 @@ def stock_defaults() -> dict[str, Any]:
     return defaults
 
 
-def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
+def _with_stock_defaults(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap fairseq's function of an architecture, and add the defaults of its dataclass."""
 
     def defaults(args: Any) -> None:
@@ -125,4 +124,6 @@ def _plainly(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
     return defaults
 
 
-register_counterparts("transformer_lm", EntmaxTransformerLanguageModel, adapted=_plainly)
+register_counterparts(
+    "transformer_lm", EntmaxTransformerLanguageModel, adapted=_with_stock_defaults
+)

@@ -52,7 +52,7 @@ class Restoring(nn.Module):
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
                 raise _does_not_fit(error) from error
-        self._say_what_is_new()
+        self._log_missing()
         return result
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
@@ -72,8 +72,8 @@ class Restoring(nn.Module):
         ]
         if no_numbers:
             raise ValueError(
-                f"the checkpoint has no number (NaN) for {', '.join(no_numbers)}: its training "
-                f"has diverged, take an earlier checkpoint"
+                f"the checkpoint has NaN for {', '.join(no_numbers)}: its training "
+                f"has diverged; use an earlier checkpoint"
             )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         for name, module in self.named_modules():
@@ -81,12 +81,12 @@ class Restoring(nn.Module):
                 gated.discard(name.removesuffix(".gate"))
         if gated:
             raise ValueError(
-                f"the checkpoint has head gates in {', '.join(sorted(gated))}, the model "
-                f"has none there: give the --head-gates that it was trained with, or take the "
-                f"closed heads out of it with 'fairseq-entmax prune'"
+                f"the checkpoint has head gates in {', '.join(sorted(gated))}, but the model "
+                f"has none there: give the --head-gates that it was trained with, or remove the "
+                f"closed heads from it with 'fairseq-entmax prune'"
             )
 
-    def _say_what_is_new(self) -> None:
+    def _log_missing(self) -> None:
         """Log what the loaded checkpoint lacked."""
         modules = list(self.modules())
         gates = [module for module in modules if isinstance(module, Gate)]
@@ -115,17 +115,17 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
     if others and "Unexpected key" in message:
         return ValueError(
             f"the checkpoint has learned {', '.join(others)} of other mappings than the model has: "
-            f"give the --attn-mapping and its like that it was trained with, which "
+            f"give the mapping options that it was trained with, which "
             f"'fairseq-entmax alpha CHECKPOINT' shows"
         )
     has_other_layers = re.search(r"(Missing|Unexpected) key.*\.fc1\.weight", message)
     if "size mismatch" in message and "_proj.weight" in message and not has_other_layers:
         return ValueError(
-            "the checkpoint has other numbers of heads, or another width, than the model: give the "
+            "the checkpoint has numbers of heads, or a width, that differ from the model's: give the "
             f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints ({message:.600})"
         )
     return ValueError(
-        f"the checkpoint does not hold the weights of the model: give the options that it was "
+        f"the checkpoint's weights do not fit the model: give the options that it was "
         f"trained with, or another checkpoint ({message:.600})"
     )
 

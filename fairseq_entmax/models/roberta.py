@@ -29,8 +29,8 @@ class EntmaxRobertaModel(ModelWithHeads, RobertaModel):
 
     def scriptable_form(self) -> nn.Module:
         raise ValueError(
-            "a roberta cannot be scripted or exported as a whole, as fairseq's own cannot: script "
-            "model.encoder.sentence_encoder, which gives the states of the words"
+            "a roberta cannot be scripted or exported as a whole, and neither can fairseq's own: script "
+            "model.encoder.sentence_encoder, which returns the states of the words"
         )
 
 

@@ -21,8 +21,8 @@ class ForInference(Scriptable):
         if self.output_alpha != SOFTMAX:
             raise ValueError(
                 f"a model with --output-alpha {self.output_alpha:g} cannot be scripted or exported as a "
-                f"whole: fairseq's scripted search ends in an assertion where words have probability "
-                f"zero; script model.encoder and model.decoder, which gives the scores, or generate "
+                f"whole: fairseq's scripted search fails an assertion if words have probability "
+                f"zero; script model.encoder and model.decoder, which return the scores, or generate "
                 f"with fairseq-generate"
             )
         model: Any = Scriptable.scriptable_form(self)

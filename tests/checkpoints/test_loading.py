@@ -76,11 +76,11 @@ def test_nan_or_missing_weights_are_refused_by_name():
     state = build_model(seed=5).state_dict()
     name = "decoder.layers.1.encoder_attn.mapping.alpha_logit"
     state[name][2] = float("nan")
-    with pytest.raises(ValueError, match=rf"no number \(NaN\) for {name}: .* earlier checkpoint"):
+    with pytest.raises(ValueError, match=rf"has NaN for {name}: .* earlier checkpoint"):
         build_model(seed=6).load_state_dict(state)
     state = build_model("transformer").state_dict()
     del state["encoder.layers.0.fc1.weight"]
-    message = r"does not hold .*Missing key.*encoder\.layers\.0\.fc1\.weight"
+    message = r"weights do not fit .*Missing key.*encoder\.layers\.0\.fc1\.weight"
     with pytest.raises(ValueError, match=message):
         build_model().load_state_dict(state)
 

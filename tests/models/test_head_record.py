@@ -181,7 +181,7 @@ def test_a_malformed_line_is_reported_with_its_number(tmp_path, line):
     with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line of alpha.jsonl"):
         read_record(path)
     path.write_bytes(b"\x93\xff\n" * 3)
-    with pytest.raises(ValueError, match=r"alpha\.jsonl is no text: "):
+    with pytest.raises(ValueError, match=r"alpha\.jsonl is not a UTF-8 text: "):
         read_record(path)
 
 

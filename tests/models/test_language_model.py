@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
-from fairseq_entmax.models.checkpoint_model import as_ours
+from fairseq_entmax.models.checkpoint_model import use_counterpart
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
 from tests.support import (
     EVERY_MAPPING,
@@ -110,7 +110,7 @@ def test_stepwise_decoding_matches_the_whole_pass(mapping):
 def test_a_stock_checkpoint_is_read_as_its_counterpart_with_softmax():
     stock = build_text_model("transformer_lm")
     settings = Namespace(**{**vars(stock.decoder.args), "arch": "transformer_lm_gpt"})
-    as_ours(settings)
+    use_counterpart(settings)
     assert (settings.arch, settings.attn_mapping) == ("entmax_transformer_lm_gpt", "softmax")
     model = build_text_model(seed=2)
     model.load_state_dict(stock.state_dict())

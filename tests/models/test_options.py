@@ -272,5 +272,5 @@ def test_a_number_out_of_range_is_refused_under_its_option(option):
 @pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
 def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
-    with pytest.raises(ValueError, match=rf"model\.{name} is no option.*attn_mapping"):
+    with pytest.raises(ValueError, match=rf"model\.{name} is not an option.*attn_mapping"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())

@@ -12,7 +12,7 @@ from fairseq.criterions.sentence_prediction import (
 )
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-from fairseq_entmax.models.checkpoint_model import as_ours, model_of_state
+from fairseq_entmax.models.checkpoint_model import model_of_state, use_counterpart
 from fairseq_entmax.pruning import prune_state
 from tests.support import (
     TINY,
@@ -124,7 +124,7 @@ def test_several_updates_have_bitwise_fairseqs_losses(stock, loss_of, options):
 def test_a_stock_checkpoint_is_read_as_its_counterpart_with_its_logits(stock):
     theirs = build(stock, ours=False)
     settings = Namespace(**{**vars(theirs.settings), "arch": stock})
-    as_ours(settings)
+    use_counterpart(settings)
     assert (settings.arch, settings.attn_mapping) == (f"entmax_{stock}", "softmax")
     same, sparse = build(stock, seed=2), build(stock, seed=2, attn_mapping="entmax:alpha=1.5")
     for model in (same, sparse):

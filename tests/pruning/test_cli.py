@@ -142,7 +142,7 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@gated.pt", "--output", "@sub"], ["sub': give the name of a file"]),
         (["@gated.pt", "--output", "@new/small.pt"], ["there is no folder", "new"]),
         (["@cut.pt", "--print-config"], ["cut.pt", "damaged"]),
-        (["@sub", *OUTPUT], ["sub is no file"]),
+        (["@sub", *OUTPUT], ["sub is not a file"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:0.9"], ["gated.pt has no head cross:0.9"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' does not name heads"]),
         (["@gated.pt"], ["give --output FILE", "--print-config"]),

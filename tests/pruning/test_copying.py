@@ -161,7 +161,7 @@ def test_options_choose_the_heads_of_another_copy_layer(pruned_file, tmp_path):
     assert (model.attention_options.copy.layer, model.attention_options.copy.heads) == (1, (2,))
     with pytest.raises(ValueError, match=r"--copy-heads 3: layer 1 .* has heads 0 to 2"):
         started(pruned_file, tmp_path, copy_heads="3", **options)
-    message = r"--copy-heads 2,3: \S+pruned.pt was pruned, and copies by 1,2 of the heads left: "
+    message = r"--copy-heads 2,3: \S+pruned.pt was pruned, and its copy heads are now 1,2: "
     with pytest.raises(ValueError, match=message + "leave --copy-heads out"):
         started(pruned_file, tmp_path, copy_layer=0, copy_heads="2,3")
 
