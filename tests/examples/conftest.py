@@ -1,4 +1,4 @@
-"""The programs of examples/tools are no package: they find each other as Python's scripts do."""
+"""The programs of examples/tools are not a package: they import each other as scripts do."""
 
 import sys
 from pathlib import Path

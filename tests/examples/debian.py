@@ -1,4 +1,4 @@
-"""Miniature package lists in the form of Debian's: Translation-en, Translation-de, Packages."""
+"""Miniature package lists in Debian's formats: Translation-en, Translation-de, Packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEM = "deb.example.org_debian_dists_stable_main"
 
 
 def program(path: Path) -> ModuleType:
-    """A program of a recipe, which is no package, as a module."""
+    """Import a program of a recipe, which is not in a package, as a module."""
     sys.path.insert(0, str(path.parent))
     try:
         return importlib.import_module(path.stem)
@@ -34,27 +34,27 @@ lists = importlib.import_module("debian_lists")
 
 
 def source_in(split: str, start: str = "s", seed: int | None = None) -> str:
-    """The name of a source package that the hash puts into a split."""
+    """The name of a source package that the hash assigns to a split."""
     names = (f"{start}{i}" for i in range(1000))
     return next(one for one in names if lists.split_of(one, 150, 150, seed) == split)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A package as the lists have it; `long` is the description below the title, as written."""
+    """A package as in the lists; `long` is the description below the title, as written."""
 
     name: str
     title: str
     long: str
-    source: str = ""  # of the field Source; none where empty
-    german: str = ""  # title, and behind a line break what is below it; no translation where empty
+    source: str = ""  # the field Source, left out if empty
+    german: str = ""  # title, line break, and the text below it; no translation if empty
 
     @property
     def md5(self) -> str:
         return hashlib.md5(f"{self.title}\n{self.long}\n".encode()).hexdigest()
 
     def translation(self, language: str = "en") -> str:
-        """The entry in the list of translations to a language."""
+        """The entry in the list of translations into a language."""
         text = f"{self.title}\n{self.long}" if language == "en" else self.german
         if not text:
             return ""
@@ -74,7 +74,7 @@ class Entry:
 
 
 def entries(number: int) -> list[Entry]:
-    """Packages to learn from: every second one is a library, with its development files."""
+    """Packages to learn from; every second one has a library with development files."""
     made = []
     for i in range(number):
         thing, deed = THINGS[i % len(THINGS)], DEEDS[i % len(DEEDS)]
@@ -94,7 +94,7 @@ def entries(number: int) -> list[Entry]:
 
 
 def german(made: Sequence[Entry]) -> list[Entry]:
-    """Those of `entries`, in a German of words that are read from their end."""
+    """`entries` translated into an invented German, in which words are reversed."""
     return [
         replace(e, german=re.sub("[a-z]+", lambda word: word[0][::-1], f"{e.title}\n{e.long}"))
         for e in made
@@ -102,7 +102,7 @@ def german(made: Sequence[Entry]) -> list[Entry]:
 
 
 def lists_of(made: Sequence[Entry]) -> dict[str, str]:
-    """The text of each list, by its path below a component; that of German where there is any."""
+    """The text of each list, by its path below a component; empty lists are left out."""
     texts = {
         "i18n/Translation-en": "".join(entry.translation() for entry in made),
         "i18n/Translation-de": "".join(entry.translation("de") for entry in made),
@@ -112,7 +112,7 @@ def lists_of(made: Sequence[Entry]) -> dict[str, str]:
 
 
 def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
-    """Write the lists under the names that apt gives them, packed by their ending."""
+    """Write the lists under the names that apt gives them, compressed as their ending says."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in lists_of(made).items():
         path = folder / f"{STEM}_{name.replace('/', '_')}{pack}"
@@ -120,7 +120,7 @@ def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
 
 
 def write_mirror(folder: Path, made: Sequence[Entry]) -> None:
-    """Write the lists as they are on a mirror, at the folder."""
+    """Write the lists into a folder as they are on a mirror."""
     for name, text in lists_of(made).items():
         pack = ".bz2" if name.endswith("-de") else ".xz"
         path = folder / "dists" / "stable" / "main" / f"{name}{pack}"

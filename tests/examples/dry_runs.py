@@ -1,4 +1,4 @@
-"""Recipes in a dry run: their scripts, on miniature archives, with stubs for what fairseq does."""
+"""Dry runs of recipes: their scripts, on miniature archives, with stubs in the place of fairseq."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def run(
 
 
 class DryRun:
-    """A folder with stubs, and what they were called with."""
+    """A folder with stubs and a log of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.bin, self.log = folder / "bin", folder / "calls"
         self.bin.mkdir(parents=True)
         for name in [*(f"fairseq-{one}" for one in COMMANDS), "sacrebleu", "torchrun"]:
             self._write(name, self._stub(name))
-        device = r"*environment.py\ device\ cpu) echo cpu; exit ;;"  # asked dozens of times
+        device = r"*environment.py\ device\ cpu) echo cpu; exit ;;"  # called dozens of times
         torch = f"{OF_TORCH}) {self._stub('python3')} ;;"
         self._write("python3", f'case "$*" in {device} {torch} esac; exec {sys.executable} "$@"')
-        # Merges of a miniature text are learned in a second, and 32,000 are all that it has
+        # Merges of a miniature text are learned in a second, but it has fewer than 32,000
         self._write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
 
     def _stub(self, name: str) -> str:
@@ -62,12 +62,12 @@ class DryRun:
         (self.bin / name).chmod(0o755)
 
     def __call__(self, *command: Any, **further: Any) -> str:
-        """What a script prints; ``further`` is of its environment."""
+        """The output of a script; ``further`` is added to its environment."""
         result = run(*command, PATH=f"{self.bin}:{PATH}", **further)
         return result.stdout + result.stderr
 
     def calls(self) -> list[list[str]]:
-        """The commands and their arguments, in their order, since the last time."""
+        """The commands called since the last time, with their arguments, in order."""
         if not self.log.exists():
             return []
         found = [json.loads(line) for line in self.log.read_text("utf-8").splitlines()]
@@ -95,7 +95,7 @@ def asks(call: str, *options: str) -> None:
 
 
 class Steps:
-    """A recipe in a folder, with an environment; ``twice``, each step is called again and does nothing."""
+    """A recipe in a folder; with ``twice``, each step is repeated, which has to do nothing."""
 
     def __init__(self, recipe: str, folder: Path, twice: bool = False, **environment: str) -> None:
         self.recipe, self.out, self.dry = recipe, folder / "out", DryRun(folder / "stubs")
@@ -128,7 +128,7 @@ class Steps:
         return self.once("evaluate.sh", "--cpu", model)[0]
 
     def pruned(self, *arguments: object) -> tuple[list[str], list[str]]:
-        """The models of the table, and the calls of fairseq-train."""
+        """The models in the table, and the calls of fairseq-train."""
         calls, _ = self.once("prune.sh", "--cpu", *arguments)
         return column(self.out / "pruning.tsv"), called(calls, "fairseq-train")
 
@@ -140,7 +140,7 @@ class Steps:
 
 
 def kill_when(begun: Callable[[], object], command: list[object], env: dict[str, str]) -> None:
-    """Start a command, and kill it and what it started when something has begun."""
+    """Start a command, and kill it with its child processes as soon as ``begun`` is true."""
     process = subprocess.Popen(
         list(map(str, command)),
         env=env,
@@ -153,7 +153,7 @@ def kill_when(begun: Callable[[], object], command: list[object], env: dict[str,
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    # torchrun gives its processes sessions of their own
+    # torchrun starts its processes in new sessions
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
     parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
     family = {process.pid}

@@ -1,7 +1,7 @@
-"""A miniature of the archive of SNLI in its layout and format, with invented sentences.
+"""A miniature of SNLI's archive in its layout and format, with invented sentences.
 
-A hypothesis has the premise's person in it (entailment), another one (contradiction), or an addition
-that the premise does not have (neutral), so that there is something to learn.
+To give a model something to learn, a hypothesis repeats the premise's person (entailment), names
+another one (contradiction), or adds something to the premise (neutral).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 
 class Pair(NamedTuple):
-    """A pair of the miniature, of sentences without their full stop."""
+    """A pair of sentences without their full stops."""
 
     premise: str
     hypothesis: str
@@ -29,7 +29,7 @@ class Pair(NamedTuple):
 
 
 def pair(number: int) -> Pair:
-    """The pair of a number; every tenth has no label that its annotators agreed on."""
+    """The pair with this number; every tenth has no label that its annotators agreed on."""
     label = LABELS[number % 3]
     scene = number // 3
     person, other = PEOPLE[scene % 6], PEOPLE[(scene + 1) % 6]
@@ -44,7 +44,7 @@ def pair(number: int) -> Pair:
 
 
 def binary(sentence: str) -> str:
-    """A binary parse, branching to the right, with the full stop as a word."""
+    """A binary parse that branches to the right, with the full stop as a word."""
     words = [*sentence.split(), "."]
     return " ".join(f"( {word}" for word in words[:-1]) + f" {words[-1]}" + " )" * (len(words) - 1)
 
@@ -66,7 +66,7 @@ SPLITS = {
 
 
 def write(folder: Path) -> Path:
-    """Write the archive to a folder; the table of archives, with its true checksum."""
+    """Write the archive to a folder, and return the table of archives with its checksum."""
     folder.mkdir(parents=True, exist_ok=True)
     members = {"snli_1.0/README.txt": b"A miniature\n", "__MACOSX/._snli_1.0": b"\x00\x05"}
     for split, places in SPLITS.items():

@@ -1,4 +1,4 @@
-"""Miniature archives in the form of those that the recipes for language models read."""
+"""Miniature archives in the format that the recipes for language models read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ARTICLE = 12  # paragraphs of an article
 
 
 def as_wikitext(text: str) -> str:
-    """Words with spaces between them, with the marks of WikiText for hyphens."""
+    """Words separated by spaces, with WikiText's marks for hyphens."""
     return " ".join(re.findall(r"\w+|[^\w\s]", text.replace("-", " @-@ ")))
 
 
 def articles(paragraphs: list[str]) -> bytes:
-    """Lines as the archive has them: a space before each, and before its end; empty ones too."""
+    """Lines in the archive's format, with a space at both ends, and empty lines too."""
     lines = []
     for number, paragraph in enumerate(paragraphs):
         if number % ARTICLE == 0:
@@ -26,7 +26,7 @@ def articles(paragraphs: list[str]) -> bytes:
 
 
 def wikitext(folder: Path) -> None:
-    """The archive of words: rare ones are <unk> already, in all three texts."""
+    """Write the archive of words; rare words are already <unk> in all three texts."""
     texts = [as_wikitext(english) for _, english in verses(TRAIN + VALID + TEST)]
     known = set(" ".join(texts[:TRAIN]).split())
     texts = [" ".join(w if w in known else "<unk>" for w in text.split()) for text in texts]

@@ -1,7 +1,7 @@
 """Miniature archives in the layout and format of the corpora that the recipes read.
 
-English is from the shipped corpus; other languages are made from its Spanish side, word by
-word, in the letters of the language, so that there is something to learn.
+The English side is from the shipped corpus. Other languages are made from its Spanish side, word by
+word, in the language's letters, so that there is something to learn.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "examples" / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
 TRAIN, VALID, TEST = 240, 16, 12
-# For the recipes' scripts: a model of a few updates does not end its sentences by itself
+# A model with few updates does not end its sentences, so the recipes' scripts need these
 TRIAL = {"GENERATION_OPTIONS": "--max-len-b 20", "SPEED_SENTENCES": "2", "SPEED_REPEATS": "1"}
 
 LETTERS = "abcdefghijklmnñopqrstuvwxyzáéíóúü"
@@ -45,7 +45,7 @@ def in_language(text: str, language: str) -> str:
 
 
 def verses(number: int) -> list[tuple[str, str]]:
-    """Short (Spanish, English) verses from all over the corpus, each once."""
+    """Short (Spanish, English) verses from all over the corpus, without repetitions."""
     with lzma.open(CORPUS, "rt", encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     short = [row for row in rows[::7] if len(row[3]) < 110 and len(row[4]) < 110]
@@ -67,7 +67,7 @@ class Texts:
         self.test = pairs[TRAIN + VALID :]
 
     def parts(self, number: int) -> list[list[tuple[str, ...]]]:
-        """The training pairs in as many parts."""
+        """The training pairs in this number of parts."""
         size = TRAIN // number
         return [self.train[start : start + size] for start in range(0, TRAIN, size)]
 
@@ -77,7 +77,7 @@ class Texts:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text, split at "\\n" alone."""
+    """The lines of a UTF-8 text, split only at "\\n"."""
     return path.read_bytes().decode("utf-8").split("\n")[:-1]
 
 
@@ -96,7 +96,7 @@ def write_zip(path: Path, members: dict[str, bytes]) -> None:
 
 
 def segments(sentences: list[str], kind: str, language: str, *, xml: bool) -> bytes:
-    """An mteval file: WMT's (not quite SGML, nothing escaped) or IWSLT's (XML)."""
+    """An mteval file in the format of WMT (not quite SGML, nothing escaped) or IWSLT (XML)."""
     lines = [f'<{kind} setid="mini" srclang="any" trglang="{language}">']
     lines += ['<doc docid="d1" genre="news" origlang="en">', "<title>A & B</title>", "<p>"]
     for number, text in enumerate(sentences, 1):
@@ -127,8 +127,8 @@ def iwslt(folder: Path) -> None:
     for side, language in enumerate(texts.pair):
         sentences = [pair[side] for pair in texts.train]
         sentences[7] = "" if side else sentences[7]  # an empty line on one side
-        sentences[9] += "\r and on"  # no end of a line
-        sentences[11] += " R&amp;D"  # as in its files of XML
+        sentences[9] += "\r and on"  # not the end of a line
+        sentences[11] += " R&amp;D"  # escaped as in its XML files
         members[f"de-en/train.tags.de-en.{language}"] = tags(sentences)
         kind = "refset" if side else "srcset"
         valid = [pair[side] + " R&D <x>" for pair in texts.valid]
@@ -142,7 +142,7 @@ def iwslt(folder: Path) -> None:
 
 
 def kftt(folder: Path) -> None:
-    """The authors' words in tok/, their training text without long pairs, and the text as it was in orig/."""
+    """Write the tokenised text in tok/, with a training text without long pairs, and orig/."""
     texts, data = Texts("ja", "en"), "kftt-data-1.0/data"
     members = {"kftt-data-1.0/README": b"KFTT\n"}
     for split, pairs in (("train.cln", texts.train), ("dev", texts.valid), ("test", texts.test)):
@@ -154,7 +154,7 @@ def kftt(folder: Path) -> None:
     write_tar(folder / "kftt-data-1.0.tar.gz", members)
 
 
-# Of each recipe the archives and the files of its training text, and its validation and test
+# The archives of each recipe with the files of the training text, and validation and test sets
 WMT = {
     "wmt16_ro_en": (
         "training-parallel-ep-v8.tgz training-parallel-ep-v8/europarl-v8.ro-en "
@@ -183,7 +183,7 @@ WMT = {
 
 
 def wmt(recipe: str, folder: Path) -> None:
-    """Archives of training text, and those of WMT's test sets; all have other files, too."""
+    """Write archives of training text and of WMT's test sets, each with other files, too."""
     training, (valid, test) = (words.split() for words in WMT[recipe])
     files, stems = training[::2], training[1::2]
     texts = Texts(*recipe.split("_")[-2:])
@@ -196,7 +196,7 @@ def wmt(recipe: str, folder: Path) -> None:
     members = {"dev/newstest2011.cs": b"jina veta\n"}
     for side, language in enumerate(texts.pair):
         kind, role = ("refset", "ref") if side else ("srcset", "src")
-        if valid == "newstest2013":  # newer ones have no plain text
+        if valid == "newstest2013":  # newer sets have no plain text
             members[f"dev/{valid}.{language}"] = texts.lines(texts.valid, language)
         for name, pairs, more in ((valid, texts.valid, ""), (test, texts.test, " A & B")):
             sentences = [pair[side] + more for pair in pairs]
@@ -207,13 +207,13 @@ def wmt(recipe: str, folder: Path) -> None:
     write_tar(folder / "wmt19-dev.tgz", {x: t for x, t in members.items() if "2014" not in x})
 
 
-DOCUMENT, FILM = 15, 30  # pairs of a file of subtitles, and of a film, which has two
+DOCUMENT, FILM = 15, 30  # pairs in a subtitle file, and in a film, which has two files
 
 
 def opensubtitles(folder: Path) -> None:
-    """OPUS's Moses files, and the alignment with the overlap in time of each link.
+    """Write OPUS's Moses files, and the alignment with the overlap in time of each link.
 
-    Every fifth pair overlaps too little; some links have no second side, and no line.
+    Every fifth pair overlaps too little; some links have neither a second side nor a line.
     """
     texts = Texts("en", "ru")
     pairs = texts.train + texts.valid + texts.test
@@ -247,7 +247,7 @@ WRITERS = {
 
 
 def write(recipe: str, folder: Path, writers: dict[str, Callable[[Path], None]] = WRITERS) -> Path:
-    """Write the miniature archives of a recipe; the table of them, with true checksums."""
+    """Write a recipe's miniature archives, and return the table of them with their checksums."""
     folder.mkdir(parents=True, exist_ok=True)
     writers[recipe](folder)
     kinds = (".tgz", ".gz", ".zip", ".txt")
@@ -256,7 +256,7 @@ def write(recipe: str, folder: Path, writers: dict[str, Callable[[Path], None]] 
 
 
 def write_table(folder: Path, archives: list[Path], address: str = "-") -> Path:
-    """A table like examples/corpora.tsv; ``address`` is where all archives are."""
+    """Write a table like examples/corpora.tsv; ``address`` is where all archives are."""
     rows = ["file\tbytes\tchecksum\taddresses\thome page\tsource of the checksum"]
     for path in archives:
         checksum = hashlib.sha256(path.read_bytes()).hexdigest()

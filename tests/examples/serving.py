@@ -1,4 +1,4 @@
-"""A web server of this machine for files, which can send a part of one."""
+"""A local web server for files, which can send a part of a file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 @contextmanager
 def serve(folder: Path, parts: bool = True) -> Iterator[str]:
-    """Serve the files of a folder, and parts of them if asked to; yields the address.
+    """Serve the files of a folder, or parts of them on request, and yield the address.
 
-    ``serve.ranges`` has what was asked for.
+    ``serve.ranges`` lists the requested ranges.
     """
     serve.ranges = []  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Stands for a command of fairseq's in a recipe: writes down how it was called, and makes what the next step reads.
+"""A stub for fairseq's commands in a recipe: it logs its call, and writes what the next step reads.
 
 stub.py LOG COMMAND ARGUMENT...
 """
@@ -32,7 +32,7 @@ def lines(path: Path) -> list[str]:
 
 
 def preprocess(words: list[str]) -> None:
-    """Dictionaries and indices of fairseq's format mmap, with the lengths of the lines."""
+    """Write dictionaries, and indices in fairseq's mmap format with the lengths of the lines."""
     folder = Path(value(words, "--destdir"))
     folder.mkdir(parents=True, exist_ok=True)
     sides = [value(words, f"--{side}-lang") for side in ("source", "target")]
@@ -55,7 +55,7 @@ def preprocess(words: list[str]) -> None:
 
 
 def train(words: list[str]) -> None:
-    import zipfile  # takes as long as the rest of the stub
+    import zipfile  # imported here, because it takes as long as the rest of the stub
 
     folder = Path(value(words, "--save-dir"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def train(words: list[str]) -> None:
 
 
 def generate(words: list[str]) -> None:
-    """The target's own text, in another order."""
+    """Write the target text, in another order."""
     subset, target = value(words, "--gen-subset"), value(words, "--target-lang")
     split = {"test": "test", "test1": "duc2004"}[subset]
     texts = lines(Path(words[0]).parent / "text" / f"{split}.{target}")
@@ -121,7 +121,7 @@ def sacrebleu(words: list[str]) -> None:
 
 
 def tool(words: list[str]) -> None:
-    """Of the project's own programs those that need torch."""
+    """Replace the project's own programs that need torch."""
     name = Path(words[0]).name
     if name == "pruning_table.py":
         rows = [line.rstrip("\n").split("\t")[:2] for line in sys.stdin]

@@ -1,4 +1,4 @@
-"""Miniature archives of the recipes for summaries, in the layout and format of the true ones."""
+"""Miniature archives for the summary recipes, in the layout and format of the real ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from tests.examples.miniatures import TEST, TRAIN, VALID, verses, write_tar
 
-ARTICLE = 6  # verses of an article; the first two are its summary
+ARTICLE = 6  # verses in an article; the first two are its summary
 
 
 def articles(number: int) -> list[list[str]]:
-    """Articles of English verses, no two of which share one."""
+    """Articles of English verses, which do not share a verse."""
     texts = [english for _, english in verses(ARTICLE * number)]
     return [texts[start : start + ARTICLE] for start in range(0, len(texts), ARTICLE)]
 
 
 def story(article: list[str]) -> str:
-    """A ``.story`` file: paragraphs with empty lines between them, and then the highlights."""
-    caption = "A picture of nothing"  # a line without its full stop
+    """A ``.story`` file: paragraphs separated by empty lines, followed by the highlights."""
+    caption = "A picture of nothing"  # a line without a full stop
     highlights = [text.rstrip(".,;:!?") for text in article[:2]]
     parts = ["(CNN)" + article[0], caption, *article[1:]]
     parts += [part for text in highlights for part in ("@highlight", text)]
@@ -32,9 +32,9 @@ NAMES = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt
 
 
 def cnn_dm(folder: Path) -> None:
-    """Stories of two papers under the SHA-1 of their addresses, and a list for each split.
+    """Write stories of two papers under the SHA-1 of their addresses, and a list for each split.
 
-    One training story has no article, and an archive has one that no list names.
+    One training story has no article, and one archive has a story that no list names.
     """
     texts = iter(articles(sum(STORIES.values())))
     papers: dict[str, dict[str, bytes]] = {"cnn": {}, "dailymail": {}}
@@ -52,17 +52,17 @@ def cnn_dm(folder: Path) -> None:
         (folder / NAMES[split]).write_text("".join(f"{url}\n" for url in urls))
     papers["cnn"]["cnn/stories/0000.story"] = b"Not this.\n\n@highlight\n\nNo\n"
     for paper, members in papers.items():
-        # In another order than that of the lists
+        # In another order than in the lists
         write_tar(folder / f"{paper}_stories.tgz", dict(sorted(members.items(), reverse=True)))
 
 
 def as_gigaword(text: str) -> str:
-    """Words with spaces between them, in small letters."""
+    """Lower-case words separated by spaces."""
     return " ".join(re.findall(r"\w+|[^\w\s]", text.lower()))
 
 
 def gigaword(folder: Path) -> None:
-    """Rush et al.'s archive: packed training text, four references for DUC 2004."""
+    """Write Rush et al.'s archive: compressed training text, and four references for DUC 2004."""
     texts = [(as_gigaword(es_en[1]), es_en[1]) for es_en in verses(TRAIN + 2 * VALID + 2 * TEST)]
     pairs = [(article, " ".join(article.split()[:6])) for article, _ in texts]
     train, valid = pairs[:TRAIN], pairs[TRAIN : TRAIN + 2 * VALID]

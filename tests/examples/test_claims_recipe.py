@@ -1,6 +1,6 @@
-"""examples/bible_es_en/claims.sh --quick: from data to verdicts, killed and gone on with.
+"""examples/bible_es_en/claims.sh --quick: from data to verdicts, with a kill and a restart.
 
-One record is made for all tests, in a call that is killed on the way and a second one.
+All tests share one record, made by a call that is killed halfway and a second call.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("claims")
     command = [EXAMPLES / "bible_es_en" / "claims.sh", *CHOSEN, "--output", folder]
     env = {**os.environ, "PATH": preloaded.path(PATH), "OMP_NUM_THREADS": "1"}
-    # In the middle of a search for heads to prune, which needs what was trained before
+    # Kill it during a search for heads to prune, which needs the trained baseline
     search = folder / "bible_es_en" / "runs" / PRUNED.replace("pruned", "search") / "train.log"
     kill_when(search.exists, command, env)
     before = {path: path.stat().st_mtime_ns for path in (folder / "record").glob("*/*.xz")}
     assert folder / "record" / "bible_es_en" / f"{CONTINUED}.json.xz" in before
     subprocess.run(command, env=env, check=True)
-    # What was done before the kill was not done again
+    # Nothing that was done before the kill was repeated
     assert {path: path.stat().st_mtime_ns for path in before} == before
     return folder
 
@@ -49,7 +49,7 @@ def record(made: Path, run: str) -> dict[str, Any]:
     return json.loads(lzma.decompress(path.read_bytes()))
 
 
-def test_the_record_and_the_verdicts_have_each_run_once_without_paths_of_the_machine(
+def test_record_and_verdicts_have_each_run_once_and_no_local_paths(
     made: Path,
 ) -> None:
     files = {path.name for path in (made / "record" / "bible_es_en").iterdir()}
@@ -63,7 +63,7 @@ def test_the_record_and_the_verdicts_have_each_run_once_without_paths_of_the_mac
     assert "bible_es_en (4 runs, seeds 1)" in text
 
 
-def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_found(made: Path) -> None:
+def test_updates_are_counted_once_and_the_heads_found_are_pruned(made: Path) -> None:
     baseline, pruned, scratch, continued = (
         record(made, run) for run in (BASELINE, PRUNED, SCRATCH, CONTINUED)
     )
@@ -82,7 +82,7 @@ def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_found(mad
     assert sum(map(sum, continued["heads"].values())) == 72
 
 
-def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
+def test_a_recorded_run_matches_the_measurements_of_its_model(made: Path) -> None:
     run, folder = record(made, BASELINE), made / "bible_es_en"
     path = folder / "runs" / BASELINE
     analysis = json.loads((path / "analysis/analysis.json").read_text(encoding="utf-8"))
@@ -96,7 +96,7 @@ def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
     assert record(made, CONTINUED)["ablation"] is None
 
 
-def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
+def test_a_quick_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
     dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
     command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
     dry(*command)

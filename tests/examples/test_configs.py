@@ -1,4 +1,4 @@
-"""The YAML files for fairseq-hydra-train say what the scripts of their recipes say."""
+"""The YAML files for fairseq-hydra-train agree with the scripts of their recipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIDES = ("encoder", "decoder")
 
 
 def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> dict[str, Any]:
-    """The options of fairseq-train in some arrays of a dataset.sh; `given` are a user's own."""
+    """Options of fairseq-train in some arrays of a dataset.sh; `given` are options of the user."""
     script = (
         f"set -eu; REST=({given}) MAPPING=entmax DEFAULT_OUTPUT=/nowhere ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
         "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; "
@@ -44,18 +44,16 @@ def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> di
 
 
 @pytest.mark.parametrize("recipe", ["bible_es_en", "debian_en_de"])
-def test_the_rate_falls_to_0_at_the_end_unless_another_schedule_is_given(recipe: str) -> None:
+def test_the_learning_rate_falls_to_0_at_the_end_unless_a_schedule_is_given(recipe: str) -> None:
     total = int(options_of(recipe, "TRAINING")["total_num_update"])
     halved = int(options_of(recipe, "TRAINING", BATCH_TOKENS="1250")["total_num_update"])
     assert halved == pytest.approx(total / 2, rel=0.01)
-    # fairseq takes the option of none of the other schedules
+    # The other schedules in fairseq do not have the option
     for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
         assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
 
 
-def test_alpha_rises_in_the_first_half_unless_a_model_is_trained_on_or_it_is_said_otherwise() -> (
-    None
-):
+def test_alpha_rises_in_the_first_half_of_training_unless_told_otherwise() -> None:
     found = options_of("bible_es_en", "TRAINING")
     assert int(found["alpha_warmup_updates"]) == int(found["total_num_update"]) // 2
     for given in ("--alpha-warmup-updates 0", "--finetune-from-model=whole.pt"):
@@ -79,7 +77,7 @@ def same(option: Any, setting: Any) -> bool:
         ("bible_en_lm", "entmax", ["MODEL", "TRAINING", "MODEL_OPTIONS"]),
     ],
 )
-def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list[str]) -> None:
+def test_a_config_agrees_with_the_scripts(recipe: str, name: str, arrays: list[str]) -> None:
     path = EXAMPLES / recipe / "configs" / f"{name}.yaml"
     sections = yaml.safe_load(path.read_text(encoding="utf-8"))
     settings = {key: value for section in sections.values() for key, value in section.items()}
@@ -88,7 +86,7 @@ def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list
     assert options.pop("batch_tokens") == str(tokens)
     for given in ("arch", "criterion", "optimizer", "lr_scheduler"):
         options.pop(given)
-    if name == "prune":  # prune.sh switches it off
+    if name == "prune":  # prune.sh switches patience off
         options.pop("patience")
     assert len(options) > 8
     assert {k: v for k, v in options.items() if not same(v, settings.get(k, ""))} == {}

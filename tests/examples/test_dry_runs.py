@@ -1,4 +1,4 @@
-"""Every recipe by the commands that it would run, on miniature archives: what it reads, what it asks of fairseq."""
+"""Dry runs of every recipe on miniature archives: what it reads, and its commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VOITA = "--adam-betas (0.9, 0.98) --adam-eps 1e-9 --lr 0.0014 --lr-scheduler inv
 
 
 @pytest.mark.parametrize("recipe", PAPERS)
-def test_a_recipe_of_a_paper_translates_what_the_archives_hold(recipe: str, tmp_path: Path) -> None:
+def test_a_papers_recipe_translates_the_archives(recipe: str, tmp_path: Path) -> None:
     table = raw(miniatures.write(recipe, tmp_path / "raw"))
     source, target = recipe.split("_")[-2:]
     if recipe == "wmt_en_fr":
@@ -53,7 +53,7 @@ def test_a_recipe_of_a_paper_translates_what_the_archives_hold(recipe: str, tmp_
         "--required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1",
     )
     if recipe not in ("iwslt17_de_en", "kftt_ja_en", "wmt_en_ru"):
-        return  # the others of a paper are scored alike
+        return  # the other recipes of a paper are scored in the same way
     evaluated = steps.evaluated("entmax:alpha=1.33")
     (generated,) = called(evaluated, "fairseq-generate")
     beam = "--beam 5" if of_correia else "--beam 4 --lenpen 0.6"
@@ -75,7 +75,7 @@ def check_splits(recipe: str, out: Path, source: str, target: str) -> None:
     assert (len(valid), len(test)) == (miniatures.VALID, miniatures.TEST)
     if recipe == "opensubtitles_en_ru":
         pairs = texts.train + texts.valid + texts.test
-        assert all(pairs.index(pair) % 5 for pair in train + valid + test)  # these fit in time
+        assert all(pairs.index(pair) % 5 for pair in train + valid + test)  # these overlap enough
         films = [{pairs.index(pair) // miniatures.FILM for pair in x} for x in (train, valid, test)]
         assert sum(map(len, films)) == len(set.union(*films))
         return
@@ -88,18 +88,18 @@ def check_splits(recipe: str, out: Path, source: str, target: str) -> None:
         expected = [pair for number, pair in enumerate(texts.train) if number != 7]
         expected[8] = tuple(side + " and on" for side in expected[8])
         expected[10] = tuple(side + " R&D" for side in expected[10])
-    if target == "fr":  # two of three, all over the text
+    if target == "fr":  # two of three pairs, from all over the text
         expected = [pair for number, pair in enumerate(texts.train) if number % 3]
     assert train == expected
-    if recipe == "kftt_ja_en":  # the authors have cut the text
+    if recipe == "kftt_ja_en":  # the authors have tokenised the text
         assert not (out / "tok").exists()
         return
     words = [len(line.split()) for x in texts.pair for line in lines(out / "tok" / f"train.{x}")]
     assert 0 < min(words) <= max(words) <= 200
 
 
-def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> None:
-    """Of the small recipes, with two budgets."""
+def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
+    """One of the small recipes, with two budgets."""
     steps = Steps("bible_es_en", tmp_path, TRIAL_PAIRS="240,16,12", BPE_SIZE="300")
     steps.prepared()
     steps.twice = True
@@ -120,14 +120,14 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
     asks(recovery, heads, "--finetune-from-model", "--end-learning-rate 0")
     assert "prune-entmax-all6-search/pruned.pt " in recovery
     for scratch in (call for call in trained if "-scratch/" in call):
-        # As many updates as the others took together
+        # As many updates as the others had in total
         asks(scratch, heads, f"--max-update {10 + 1817 + 2 * 1817}")
         assert "--finetune-from-model" not in scratch
     assert any("--freeze-decoder " in call for call in trained)
     (continued,) = [call for call in trained if "-continued/" in call]
     asks(continued, f"--max-update {3 * 1817}")
 
-    # By the loss without each head: no search, all updates in the recovery, which has a teacher
+    # Pruning by loss: no search, all updates go into the recovery, which has a teacher
     options = ("--mapping", "entmax", "--budgets", "all=6", "--protocol")
     calls, _ = steps.once("prune.sh", "--cpu", *options, "loss", "--teacher")
     table = column(steps.out / "pruning-loss-teacher.tsv")
@@ -140,7 +140,7 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
     recovery, scratch = called(calls, "fairseq-train")
     asks(recovery, heads, f"--teacher {steps.out}/{best}", f"--max-update {3 * 1817}", "--lr 0.003")
     asks(scratch, f"--max-update {10 + 3 * 1817}")
-    steps.twice = False  # what says that it was done is of all protocols
+    steps.twice = False  # a step is noted as done for all protocols together
     calls, _ = steps.once("prune.sh", "--cpu", *options, "subset")
     search, recovery, _ = called(calls, "fairseq-train")
     asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
@@ -162,7 +162,7 @@ def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> Non
         ("gigaword", "joint:300", "cross:fusedmax", "--cross-attn-mapping fusedmax"),
     ],
 )
-def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
+def test_a_summary_recipe_leads_from_archives_to_rouge(
     recipe: str, vocabulary: str, model: str, wanted: str, tmp_path: Path
 ) -> None:
     table = raw(miniatures.write(recipe, tmp_path / "raw", summary_miniatures.WRITERS))
@@ -222,7 +222,7 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     asks(called(evaluated, "fairseq-eval-lm")[0], window)
     run = steps.out / "runs" / "stock-286000updates"
     found = json.loads((run / "perplexity.json").read_text())["window"]
-    assert found["word_perplexity"] == pytest.approx(2.718281828, rel=1e-6)  # 1 nat a word
+    assert found["word_perplexity"] == pytest.approx(2.718281828, rel=1e-6)  # 1 nat per word
     assert not (run / "alpha.txt").exists()
     steps.twice = False
     steps.pruned_with("adaptive_loss")
@@ -231,7 +231,7 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
 # --- classification -------------------------------------------------------------
 
 
-def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> None:
+def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     table = raw(entailment_miniature.write(tmp_path / "raw"))
     steps = Steps("snli", tmp_path, **table)
     assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
@@ -249,7 +249,7 @@ def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> 
     steps.pruned_with("sentence_prediction")
 
 
-def test_testaments_become_words_and_a_roberta_is_pretrained_made_sparse_tuned_and_pruned(
+def test_testaments_pretrain_tune_and_prune_a_roberta(
     tmp_path: Path,
 ) -> None:
     steps = Steps("bible_testaments", tmp_path, EVERY="20", UPDATES="8,4,4")
@@ -286,12 +286,12 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"RAW_DIR": str(folder), "VALID_SOURCES": "150", "TEST_SOURCES": "150"}
 
 
-def test_packages_are_translated_and_models_held_side_by_side(
+def test_packages_are_translated_and_models_are_compared(
     packages: dict[str, str], tmp_path: Path
 ) -> None:
     steps = Steps("debian_en_de", tmp_path, **packages, BPE_SIZE="180")
     steps.prepared()
-    assert not (steps.out / "raw").exists()  # the lists stay where they are
+    assert not (steps.out / "raw").exists()  # the lists stay in their folder
     for model in ("softmax", "entmax"):
         trained = steps.trained(model)
         asks(trained, "--encoder-embed-dim 128 --decoder-embed-dim 128", "--max-epoch 8")
@@ -302,7 +302,9 @@ def test_packages_are_translated_and_models_held_side_by_side(
     assert column(steps.out / "scores.tsv", "BLEU") == ["24.50", "24.50"]
 
 
-def test_lists_are_fetched_once_and_a_mirror_that_moves_on_changes_nothing(tmp_path: Path) -> None:
+def test_lists_are_downloaded_once_whatever_the_mirror_does(
+    tmp_path: Path,
+) -> None:
     debian.write_mirror(tmp_path / "mirror", debian.german(debian.entries(60)))
     given = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
     given["DEBIAN_MIRROR"] = f"file://{tmp_path}/mirror"

@@ -1,4 +1,4 @@
-"""examples/debian_headlines/descriptions.py: who may be in which split, and what is refused."""
+"""examples/debian_headlines/descriptions.py: its splits, and what it refuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(lists: Path, folder: Path) -> None:
 
 
 def packages(*entries: Entry):
-    """What is read of entries, as the program reads them."""
+    """The packages that the program reads from these entries."""
     sources = debian.lists.read_sources(["".join(e.packages() for e in entries)])
     text = "".join(e.translation() for e in entries)
     return list(descriptions.read_packages([text], sources))
@@ -35,7 +35,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "text"
 
 
-def test_no_source_package_and_no_package_is_in_two_splits_and_depends_on_no_other(
+def test_splits_share_no_source_package_and_do_not_depend_on_other_packages(
     text: Path, tmp_path: Path
 ) -> None:
     for column, part in (("package", 1), ("source", 0)):
@@ -54,7 +54,7 @@ def entry(name: str, split: str, long: str) -> Entry:
     return Entry(name, "one two three", long, debian.source_in(split, name))
 
 
-def test_of_like_bodies_the_first_stays_and_one_that_differs_in_a_number_is_in_the_test() -> None:
+def test_the_first_of_equal_bodies_stays_and_near_duplicates_go_to_the_test_set() -> None:
     entries = [entry("a", "train", LONG), entry("b", "train", LONG.upper())]
     entries += [entry(f"{s}-{i}", s, f"Version {i} {LONG}") for i, s in enumerate(SPLITS, 11)]
     entries += [entry("own", "valid", f"Own {LONG}")]
@@ -63,7 +63,7 @@ def test_of_like_bodies_the_first_stays_and_one_that_differs_in_a_number_is_in_t
     assert names == {"train": ["a"], "valid": ["own"], "test": ["test-13"]}
 
 
-def test_a_description_becomes_one_line_without_bullets_and_marks_of_paragraphs() -> None:
+def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks() -> None:
     long = (
         "Does this\nand that.\n.\n It can:\n  * read  URLs (https://example.org/a*b)\n"
         "  - write\n   + sort -x\n."
@@ -86,7 +86,7 @@ def test_bodies_of_15_to_200_words_and_titles_of_3_to_20_are_usable(
     assert descriptions.is_usable(package) == bool(usable)
 
 
-def test_a_source_package_is_named_without_its_version_and_a_package_is_taken_once() -> None:
+def test_a_source_package_loses_its_version_and_a_package_is_read_once() -> None:
     made = packages(Entry("a-dev", "t", "b", source="a (1.2-3)"), Entry("b", "t", "b"))
     assert [package.source for package in made] == ["a", "b"]
     made = packages(Entry("a", "new title", "b"), Entry("a", "old title", "b"))
@@ -94,7 +94,7 @@ def test_a_source_package_is_named_without_its_version_and_a_package_is_taken_on
 
 
 @pytest.mark.parametrize("pack", debian.PACK)
-def test_a_packed_list_is_the_same_list(pack: str, text: Path, tmp_path: Path) -> None:
+def test_a_compressed_list_gives_the_same_result(pack: str, text: Path, tmp_path: Path) -> None:
     debian.write(tmp_path / "lists", debian.entries(100), pack)
     run(tmp_path / "lists", tmp_path / "text")
     for path in text.iterdir():

@@ -1,4 +1,4 @@
-"""examples/own_corpus: two text files to scores and a report by one command, and wrong options."""
+"""examples/own_corpus: one command from two texts to scores and a report, and wrong options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(script, *arguments, check=True, pieces=300):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """English verses and their Spanish, in two files of no particular name."""
+    """English verses and their Spanish translation, in two files with arbitrary names."""
     folder = tmp_path_factory.mktemp("texts")
     pairs = verses(240)
     for name, side in (("english", 1), ("spanish.txt", 0)):
@@ -37,7 +37,7 @@ def texts(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_one_command_ends_with_scores_and_a_report_and_run_again_does_nothing(texts, tmp_path):
+def test_one_command_gives_scores_and_a_report_and_a_second_run_does_nothing(texts, tmp_path):
     out = tmp_path / "out"
     command = [*texts, "--source-lang", "en", "--target-lang", "es", "--lower"]
     command += ["--mappings", "stock,entmax", "--updates", 2, "--output", out, "--cpu"]
@@ -66,13 +66,13 @@ def test_one_command_ends_with_scores_and_a_report_and_run_again_does_nothing(te
     assert "--alpha-warmup-updates 1 " in entmax
     assert "--alpha" not in stock
     again = run("run.sh", *command).stdout
-    # text, subwords, binarise; train, translate, score of each; the alpha table; scores, report
+    # text, subwords, binarise; per model train, translate, score; the alpha table; scores, report
     assert again.count("done before") == 3 + 2 * 3 + 1 + 2
     assert (out / "scores.tsv").read_text(encoding="utf-8") == table
 
 
 @pytest.mark.slow
-def test_as_many_subwords_as_the_text_has_not_is_refused_with_how_many_it_has(texts, tmp_path):
+def test_too_many_subwords_are_refused_with_the_largest_possible_number(texts, tmp_path):
     options = [*texts, "--output", tmp_path]
     refused = run("prepare.sh", *options, check=False, pieces=30_000)
     assert refused.returncode == 1
@@ -82,10 +82,10 @@ def test_as_many_subwords_as_the_text_has_not_is_refused_with_how_many_it_has(te
     assert "data ready" in run("prepare.sh", *options, pieces=most).stdout
 
 
-def test_another_text_is_refused_where_there_are_models_of_the_one_before(texts, tmp_path):
+def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_path):
     command = ["prepare.sh", *texts, "--output", tmp_path, "--workers", 1]
     run(*command, pieces=200)
-    run(*command)  # nothing was made of it
+    run(*command)  # no model depends on it yet
     (tmp_path / "runs" / "entmax-1epochs").mkdir(parents=True)
     dictionary = (tmp_path / "data-bin" / "dict.src.txt").read_bytes()
     refused = run(*command, check=False, pieces=200)
@@ -112,9 +112,7 @@ def test_another_text_is_refused_where_there_are_models_of_the_one_before(texts,
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_a_wrong_option_is_refused_in_one_sentence_before_anything_is_done(
-    arguments, message, texts, tmp_path
-):
+def test_a_wrong_option_is_refused_in_one_line_at_the_start(arguments, message, texts, tmp_path):
     refused = run("run.sh", *texts, "--output", tmp_path / "out", *arguments, check=False)
     assert refused.returncode
     assert message in refused.stderr
@@ -123,7 +121,7 @@ def test_a_wrong_option_is_refused_in_one_sentence_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_same_file_twice_leaves_nothing_behind(texts, tmp_path):
+def test_the_same_file_twice_is_refused_and_leaves_nothing_behind(texts, tmp_path):
     twice = ["--source", texts[1], "--target", texts[1], "--output", tmp_path]
     refused = run("prepare.sh", *twice, check=False)
     assert refused.returncode == 2

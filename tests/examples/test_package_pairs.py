@@ -1,4 +1,4 @@
-"""examples/debian_en_de/pairs.py: what is a pair, which is in which split, and what is refused."""
+"""examples/debian_en_de/pairs.py: its pairs, its splits, and what it refuses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text(lists: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "Das ist der\n erste.\n .\n Und der zweite.",
             [("This is the first.", "Das ist der erste."), ("And the second.", "Und der zweite.")],
         ),
-        ("One.\n .\n Two.", "Eins. Zwei.", []),  # unequally many paragraphs
+        ("One.\n .\n Two.", "Eins. Zwei.", []),  # different numbers of paragraphs
         (
             "It can:\n  * read\n    files\n  - write -x\n And more.",
             "Es kann:\n  * Dateien lesen\n  - -x\n    schreiben\n Und mehr.",
@@ -67,27 +67,27 @@ def text(lists: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ("And more.", "Und mehr."),
             ],
         ),
-        (  # unequally many items
+        (  # different numbers of items
             "It can:\n  * read\n  * write",
             "Es kann\n  * lesen und schreiben",
             [("It can: read write", "Es kann lesen und schreiben")],
         ),
     ],
 )
-def test_parts_of_a_description_pair_one_to_one(
+def test_parts_of_a_description_are_paired_one_to_one(
     english: str, german: str, expected: list[tuple[str, str]]
 ) -> None:
     found = [(en, de) for en, de, _ in pairs.paired_parts(f"t\n {english}", f"T\n {german}")]
     assert found == [("t", "T"), *expected]
 
 
-def test_a_translation_belongs_to_the_description_of_its_md5_and_is_taken_once() -> None:
+def test_a_translation_is_matched_by_md5_and_used_once() -> None:
     old = Entry("a", "old title", "Old text.", german="alter Titel\nAlter Text.")
     new = replace(old, title="new title", long="New text.", german="neuer Titel\nNeuer Text.")
     found = read([old, new], [new, new])
     expected = [("new title", "neuer Titel"), ("New text.", "Neuer Text.")]
     assert [(p.en, p.de) for p in found] == expected
-    assert read([new], [old]) == []  # of a description that is gone
+    assert read([new], [old]) == []  # its description is gone
     other = replace(new, name="b")
     found = read([new, other], [new, other], a="one", b="two")
     assert [p.source for p in found] == ["one", "one", "two", "two"]
@@ -109,7 +109,7 @@ def test_a_translation_belongs_to_the_description_of_its_md5_and_is_taken_once()
         ("weblog manager tool", "Weblog-Manager Tool", ""),
     ],
 )
-def test_a_usable_pair_has_2_to_40_words_of_like_lengths_and_is_translated(
+def test_a_usable_pair_has_2_to_40_words_a_similar_length_and_is_translated(
     en: str, de: str, wrong: str
 ) -> None:
     assert pairs.is_usable(pair(en, de)) == (wrong != "unusable")
@@ -120,13 +120,13 @@ source_in = partial(debian.source_in, seed=1)
 
 
 def split_of(*made) -> dict[str, list[str]]:
-    """The English texts of each split of these pairs, and of one more pair in each."""
+    """The English texts in each split of these pairs, to which one pair per split is added."""
     others = [pair(f"own of {s}", f"eigenes von {s}", source_in(s, "own")) for s in SPLITS]
     splits = pairs.split_pairs([*made, *others], 150, 150, 1)
     return {name: [p.en for p in pairs if "own of" not in p.en] for name, pairs in splits.items()}
 
 
-def test_no_source_package_and_no_text_is_in_two_splits(text: Path) -> None:
+def test_splits_share_no_source_package_and_no_text(text: Path) -> None:
     made = {e.name: e for e in debian.german(debian.entries(100))}
     seen: list[set[str]] = [set(), set(), set()]
     for split in SPLITS:
@@ -145,14 +145,14 @@ def test_no_source_package_and_no_text_is_in_two_splits(text: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "other"), [("test", "train"), ("test", "valid"), ("valid", "train")]
 )
-def test_a_text_of_another_split_but_for_numbers_stays_there_alone(split: str, other: str) -> None:
+def test_a_text_repeated_with_other_numbers_stays_in_one_split(split: str, other: str) -> None:
     first = pair("version 11 of it", "die Fassung 11 davon", source_in(other))
     for en, de in (("Version 12 of it", "anders"), ("differs", "Die Fassung 12 davon")):
         found = split_of(first, pair(en, de, source_in(split)))
         assert found == {**{s: [] for s in SPLITS}, other: ["version 11 of it"]}
 
 
-def test_of_the_same_text_the_first_stays_and_what_is_left_out_counts_for_the_test() -> None:
+def test_the_first_of_equal_texts_stays_and_left_out_pairs_count_for_the_test() -> None:
     first, second = source_in("train", "a"), source_in("train", "b")
     made = [pair("the Text", "der Text", first), pair("The text", "ein anderer", second)]
     assert split_of(*made)["train"] == ["the Text"]

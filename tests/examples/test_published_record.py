@@ -1,4 +1,4 @@
-"""The record that comes with the project: every verdict of its table follows from what is recorded of each run."""
+"""The project's published record: every verdict in its table follows from the recorded runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TABLE = FOLDER / "claims.md"
 
 @pytest.fixture(scope="module")
 def runs():
-    """The paths of all runs of the verses."""
+    """The paths of all runs on the verses."""
     paths = sorted((RECORD / "bible_es_en").glob(f"*{PACKED}"))
     assert paths
     return paths
 
 
-def test_every_verdict_is_that_of_the_record(tmp_path):
+def test_every_verdict_follows_from_the_record(tmp_path):
     main([f"{RECORD}", "--output", f"{tmp_path}"])
     assert (tmp_path / "claims.md").read_bytes() == TABLE.read_bytes()
 
 
-def test_the_report_of_recorded_runs_is_drawn_again(runs, tmp_path):
+def test_a_report_can_be_drawn_from_recorded_runs(runs, tmp_path):
     from fairseq_entmax.cli import main as command
 
     trained = [

@@ -1,4 +1,4 @@
-"""examples/lib: nothing half written, nothing stale, downloads, locks, and wrong options."""
+"""examples/lib: no partial or stale results, downloads, locks, and wrong options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names(folder: Path) -> set[str]:
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting"
 )
-def test_memory_that_was_given_back_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_freed_memory_is_reused_instead_of_requested_again(tmp_path: Path) -> None:
     program = """
 import resource
 for _ in range(20):
@@ -52,7 +52,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 # --- files and folders -------------------------------------------------------
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("before")
     assert shell("write_whole out bash -c 'echo half; exit 3'", tmp_path).returncode == 3
     assert (tmp_path / "out").read_text() == "before"
@@ -63,14 +63,14 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("after\n", {"out"})
 
 
-def test_a_step_says_how_long_it_has_taken_and_ends_the_clock_with_itself(tmp_path: Path) -> None:
+def test_a_step_prints_its_duration_and_stops_its_clock(tmp_path: Path) -> None:
     fine = shell("CLOCK_SECONDS=.1; timed words sleep 2; echo end", tmp_path)
     assert re.fullmatch(r"(==> words: 0 min so far\n)+end\n", fine.stdout)
     failed = shell("step() { sleep 0.2; false; }; timed words step; echo end", tmp_path)
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
-def test_a_folder_appears_whole_with_its_stamp_and_remains_of_a_killed_script_go(
+def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(
     tmp_path: Path,
 ) -> None:
     for leftover in ("data", "data.tmp", "data.old"):
@@ -93,7 +93,7 @@ def test_a_folder_appears_whole_with_its_stamp_and_remains_of_a_killed_script_go
     assert names(here) == {".lock", "text", "mine.tmp"}
 
 
-def test_a_step_is_done_once_for_its_settings_while_its_product_is_there(tmp_path: Path) -> None:
+def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Path) -> None:
     step = "once step .done {} product -- bash -c 'echo made; touch product'"
     for settings, before in (("a", ""), ("a", ""), ("b", ""), ("b", "rm product;")):
         output = shell(f"{before} {step.format(settings)}", tmp_path).stdout
@@ -104,7 +104,7 @@ def test_a_step_is_done_once_for_its_settings_while_its_product_is_there(tmp_pat
     assert names(tmp_path) == {"product"}  # no stamp
 
 
-def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
+def test_a_run_that_is_set_aside_never_overwrites_another(tmp_path: Path) -> None:
     for content in ("first", "second"):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "file").write_text(content)
@@ -113,7 +113,7 @@ def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
     assert (tmp_path / "run.replaced-2" / "file").read_text() == "second"
 
 
-def test_the_run_name_tells_mappings_and_lengths_apart(tmp_path: Path) -> None:
+def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path: Path) -> None:
     texts = ["entmax", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax", "sparsemax|softmax"]
     texts += ["(sparsemax|softmax*7)*3,softmax", "sparsemax|softmax*7,softmax"]
     script = "".join(f"run_name '{text}' {epochs} epochs;" for text in texts for epochs in (1, 11))
@@ -122,7 +122,7 @@ def test_the_run_name_tells_mappings_and_lengths_apart(tmp_path: Path) -> None:
     assert not any(set(name) & set("/:*, |()") for name in found)
 
 
-def test_a_score_is_read_from_what_sacrebleu_prints(tmp_path: Path) -> None:
+def test_a_score_is_read_from_sacrebleus_output(tmp_path: Path) -> None:
     (tmp_path / "scores.txt").write_text(
         "  BLEU|nrefs:1|tok:13a|version:2.6.0 = 24.53 55.1/30.2 (BP = 1.000 ratio = 1.024)\n"
         "chrF2|nrefs:1|version:2.6.0 = 45.62\nBLEU|tok:none = 20.00 1\n"
@@ -138,7 +138,7 @@ def test_a_score_is_read_from_what_sacrebleu_prints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_script_started_still_keeps_others_out(tmp_path: Path) -> None:
+def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) -> None:
     held = 'hold_lock "$PWD"; sleep 60 >/dev/null 2>&1 & echo $! >child; kill -9 $$'
     assert shell(held, tmp_path).returncode == -9
     child = (tmp_path / "child").read_text().strip()
@@ -152,7 +152,7 @@ def test_what_a_killed_script_started_still_keeps_others_out(tmp_path: Path) -> 
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
 
 
-def test_a_signal_to_the_script_that_was_called_ends_what_it_started(tmp_path: Path) -> None:
+def test_a_signal_to_the_script_ends_its_child_processes(tmp_path: Path) -> None:
     step = f'source {EXAMPLES}/lib/recipe.sh; hold_lock "$PWD"; touch begun; sleep 60'
     (tmp_path / "step.sh").write_text(step)
     environment = {**os.environ, "RECIPE_FOLDER": str(EXAMPLES / RECIPE)}
@@ -170,13 +170,13 @@ def test_a_signal_to_the_script_that_was_called_ends_what_it_started(tmp_path: P
 
 @pytest.fixture
 def raw(tmp_path: Path) -> Path:
-    """The archives of one recipe, to be damaged."""
+    """The archives of one recipe, for tests that damage them."""
     miniatures.write(RECIPE, tmp_path / "raw-dir")
     return tmp_path / "raw-dir"
 
 
 def fetched(tmp_path: Path, table: Path, **further: str) -> str:
-    """What prepare.sh says, which does not get further than the words."""
+    """The output of prepare.sh, which a stub stops at the words."""
     shutil.rmtree(tmp_path / "stubs", ignore_errors=True)
     dry = DryRun(tmp_path / "stubs")
     (dry.bin / "subword-nmt").write_text("#!/bin/sh\nexit 9\n")
@@ -185,7 +185,7 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     return dry(*command, check=False, CORPORA=str(table), **further)
 
 
-def test_another_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path: Path) -> None:
+def test_a_wrong_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path: Path) -> None:
     archive = raw / ARCHIVE
     miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
     output = fetched(tmp_path, miniatures.write_table(raw, [archive]), RAW_DIR=str(raw))
@@ -193,7 +193,7 @@ def test_another_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path:
     assert names(tmp_path / "out") == {".lock"}
 
 
-def test_a_check_says_of_every_archive_whether_it_has_what_is_read(tmp_path: Path) -> None:
+def test_check_reports_for_every_archive_whether_its_files_are_there(tmp_path: Path) -> None:
     table, dry = miniatures.write("wmt_en_ru", tmp_path / "raw"), DryRun(tmp_path / "stubs")
     command = ("wmt_en_ru", "prepare.sh", "--output", tmp_path / "out", "--check")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
@@ -209,7 +209,7 @@ def test_a_check_says_of_every_archive_whether_it_has_what_is_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["goes on", "no parts", "nothing more"])
-def test_a_download_that_was_stopped_goes_on_or_begins_anew(
+def test_an_interrupted_download_continues_or_starts_again(
     kind: str, raw: Path, tmp_path: Path
 ) -> None:
     whole = (raw / ARCHIVE).read_bytes()
@@ -229,11 +229,11 @@ def test_a_download_that_was_stopped_goes_on_or_begins_anew(
     assert not part.exists()
 
 
-def test_what_cannot_be_downloaded_is_named_with_its_home(raw: Path, tmp_path: Path) -> None:
+def test_a_failed_download_is_named_with_its_home_page(raw: Path, tmp_path: Path) -> None:
     archive, out = raw / ARCHIVE, tmp_path / "out" / "raw"
     with serve(raw) as address:
         table = miniatures.write_table(raw, [archive], address)
-        archive.write_bytes(b"x" * archive.stat().st_size)  # another file than the table says
+        archive.write_bytes(b"x" * archive.stat().st_size)  # not the file in the table
         assert "is expected: it is damaged" in fetched(tmp_path, table)
         assert names(out) == set()
         archive.unlink()
@@ -243,7 +243,7 @@ def test_what_cannot_be_downloaded_is_named_with_its_home(raw: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_preparation_that_is_killed_goes_on_where_it_was(raw: Path, tmp_path: Path) -> None:
+def test_a_killed_preparation_continues_where_it_stopped(raw: Path, tmp_path: Path) -> None:
     given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     dry = DryRun(tmp_path / "stubs")
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
@@ -261,8 +261,8 @@ def test_a_preparation_that_is_killed_goes_on_where_it_was(raw: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_line_that_a_tool_loses_leaves_no_finished_step(raw: Path, tmp_path: Path) -> None:
-    """As on a disk that was full for a moment."""
+def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path) -> None:
+    """The line is lost as on a disk that was full for a moment."""
     dry, real = DryRun(tmp_path / "stubs"), shutil.which("subword-nmt", path=PATH)
     body = f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac'
     (dry.bin / "subword-nmt").write_text(f"#!/bin/sh\n{body}\n")
@@ -301,7 +301,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("recipe", "command", "environment", "message"), WRONG)
-def test_a_wrong_option_is_named_before_anything_is_done(
+def test_a_wrong_option_is_named_at_the_start(
     recipe: str, command: str, environment: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     script, *words = command.split()
@@ -313,9 +313,9 @@ def test_a_wrong_option_is_named_before_anything_is_done(
 
 
 @pytest.mark.parametrize("step", ["prepare", "train", "evaluate", "prune", "report", "claims"])
-def test_help_says_what_a_script_does_and_its_options(step: str, tmp_path: Path) -> None:
+def test_help_describes_each_script_and_its_options(step: str, tmp_path: Path) -> None:
     dry = DryRun(tmp_path)
-    for script in sorted(EXAMPLES.glob(f"[!l]*/{step}.sh")):  # not those of lib
+    for script in sorted(EXAMPLES.glob(f"[!l]*/{step}.sh")):  # except those of lib
         shown = dry(script.parent.name, script.name, "--help")
         about = script if step == "claims" else script.parent / "dataset.sh"
         assert shown.startswith(re.search("(?m)^# (.*)", about.read_text())[1])

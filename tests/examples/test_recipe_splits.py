@@ -1,4 +1,4 @@
-"""examples/bible_es_en/split.py: who may be in which split, and what is refused."""
+"""examples/bible_es_en/split.py: its splits, and what it refuses."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def run(corpus: Path, folder: Path, valid: int = 1000, test: int = 1000, seed: i
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped corpus, split as the recipe splits it."""
+    """The shipped corpus, split as in the recipe."""
     folder = tmp_path_factory.mktemp("text")
     run(CORPUS, folder)
     return folder
 
 
-def test_every_verse_is_whole_in_one_split_but_for_the_one_with_the_glossary(text: Path) -> None:
+def test_every_verse_except_the_glossary_is_in_exactly_one_split(text: Path) -> None:
     rows = lzma.decompress(CORPUS.read_bytes()).decode("utf-8").rstrip("\n").split("\n")
     columns = [row.split("\t") for row in rows]
     corpus = {f"{book} {chapter}:{verse}": (es, en) for book, chapter, verse, es, en in columns}
@@ -40,7 +40,7 @@ def test_every_verse_is_whole_in_one_split_but_for_the_one_with_the_glossary(tex
         names += own
     assert lines(text / "left-out.verse") == ["Rev 22:21"]
     assert sorted([*names, "Rev 22:21"]) == sorted(corpus)
-    for language in ("es", "en"):  # and no text in two
+    for language in ("es", "en"):  # no text is in two splits
         of = [
             {" ".join(line.lower().split()) for line in lines(text / f"{part}.{language}")}
             for part in split.SPLITS
@@ -48,9 +48,7 @@ def test_every_verse_is_whole_in_one_split_but_for_the_one_with_the_glossary(tex
         assert len(set.union(*of)) == sum(map(len, of))
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_draws_other_verses(
-    text: Path, tmp_path: Path
-) -> None:
+def test_a_seed_determines_the_splits(text: Path, tmp_path: Path) -> None:
     run(CORPUS, tmp_path / "1")
     for path in text.iterdir():
         assert (tmp_path / "1" / path.name).read_bytes() == path.read_bytes()

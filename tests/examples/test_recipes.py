@@ -1,4 +1,4 @@
-"""The recipes as a whole: each is complete, and what the pages name is there."""
+"""All recipes together: each is complete, and what the pages name exists."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def test_a_recipe_is_complete(recipe: str) -> None:
         assert [number for number in numbers if number not in readme] == []
 
 
-def test_every_archive_of_a_recipe_has_a_line_in_the_table() -> None:
+def test_every_archive_of_a_recipe_is_in_the_table() -> None:
     rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
     datasets = "".join(path.read_text("utf-8") for path in EXAMPLES.glob("*/dataset.sh"))
     named = " ".join(re.findall(r"ARCHIVES=\(([^)]+)\)", datasets)).split()
     assert {row[0] for row in rows[1:]} == set(named) - {'"${ARCHIVES[@]}"'}
 
 
-def test_every_command_of_the_table_of_papers_parses_and_what_it_names_is_there(
+def test_every_command_in_the_table_of_papers_parses_and_its_names_exist(
     tmp_path: Path,
 ) -> None:
     page = (EXAMPLES.parent / "docs" / "sources.md").read_text(encoding="utf-8").partition("## ")[2]
@@ -52,7 +52,7 @@ def test_every_command_of_the_table_of_papers_parses_and_what_it_names_is_there(
         environment = dict(word.split("=") for word in given.split())
         call = (recipe, script, "--output", tmp_path / "out", *words.split())
         said = dry(*call, check=False, **environment)
-        # Only the data or the model are missing
+        # Only the data or the model is missing
         assert re.search("error: no (data|finished training) in", said), said
     assert set(re.findall(r"`fairseq-entmax (\w+)", page)) <= set(MODULES)
     assert all((EXAMPLES / x).is_dir() for x in re.findall(r"`(\w+_\w\w_\w\w)`", page))

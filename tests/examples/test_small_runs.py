@@ -1,4 +1,4 @@
-"""One small run of each family of recipes, with fairseq: translation, summaries, language model, classification."""
+"""One small run with fairseq per kind of recipe: translation, summaries, LM, classification."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*command: Any, **further: str) -> str:
 
 
 def losses(log: str) -> dict[int, tuple[float, float]]:
-    """loss and nll_loss of each update that fairseq logged; of what is there twice, the last."""
+    """loss and nll_loss by logged update; of an update that was logged twice, the last."""
     found = re.findall(
         r"train_inner \| .* loss=([0-9.]+), nll_loss=([0-9.]+), .*num_updates=([0-9]+)", log
     )
@@ -38,7 +38,7 @@ def losses(log: str) -> dict[int, tuple[float, float]]:
 # --- translation -------------------------------------------------------------
 
 
-def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_path: Path) -> None:
+def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path: Path) -> None:
     few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
     run("bible_es_en", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
     shared = ["--output", tmp_path, "--cpu", "--epochs", 2, "--most-tokens", 313]
@@ -62,7 +62,7 @@ def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(tmp_p
 # --- summaries ---------------------------------------------------------------
 
 
-def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> None:
+def test_stories_are_summarised_with_their_words_restored(tmp_path: Path) -> None:
     table = miniatures.write("cnn_dm", tmp_path / "raw", summary_miniatures.WRITERS)
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table), "VOCABULARY": "words:300"}
     given["LAYERS"] = "2"
@@ -88,7 +88,7 @@ def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> Non
 # --- language model ----------------------------------------------------------
 
 
-def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Path) -> None:
+def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) -> None:
     few = {"TRIAL_PAIRS": "300,20,20", "GENERATION_OPTIONS": "--max-len-b 12"}
     run("bible_en_lm", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
     tiny = ["--decoder-embed-dim=32", "--decoder-ffn-embed-dim=32"]
@@ -106,7 +106,7 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
         text = (folder / f"eval.{name}.log").read_text(encoding="utf-8")
         (logged,) = re.findall(r"Loss \(base 2\): ([0-9.]+), Perplexity", text)
         assert math.log2(one["subword_perplexity"]) == pytest.approx(float(logged), abs=1e-3)
-    # Stopped behind its last update, before it was marked as done: fairseq would make one more
+    # Stopped after its last update but before the stamp, where fairseq would make another update
     (folder / ".train.done").unlink()
     before = (folder / "checkpoints" / "checkpoint_last.pt").read_bytes()
     output = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
@@ -117,7 +117,7 @@ def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Pat
 # --- classification --------------------------------------------------------------
 
 
-def test_pairs_are_classified_with_the_words_that_the_first_token_looks_at(tmp_path: Path) -> None:
+def test_pairs_are_classified_and_the_selected_words_are_listed(tmp_path: Path) -> None:
     table = entailment_miniature.write(tmp_path / "raw")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
     out = tmp_path / "out"
@@ -136,6 +136,6 @@ def test_pairs_are_classified_with_the_words_that_the_first_token_looks_at(tmp_p
     for row, premise, hypothesis in zip(rows, premises, hypotheses, strict=True):
         words = [*premise.split(), *hypothesis.split()]
         assert row["words"] == len(words)
-        # An unknown word is the model's
+        # An unknown word appears as the model sees it
         assert {word for word, _ in row["selected"]} <= {*words, "<unk>"}
         assert sum(weight for _, weight in row["selected"]) < 1 + 1e-3

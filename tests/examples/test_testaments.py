@@ -1,4 +1,4 @@
-"""examples/bible_testaments/verses.py: who may be in which split."""
+"""examples/bible_testaments/verses.py: its splits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.examples.miniatures import lines
 
 CORPUS = debian.EXAMPLES / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
 SPLITS = ("train", "valid", "test")
-split = debian.program(debian.EXAMPLES / "bible_es_en" / "split.py")  # which verses.py imports
+split = debian.program(debian.EXAMPLES / "bible_es_en" / "split.py")  # imported by verses.py
 verses = debian.program(debian.EXAMPLES / "bible_testaments" / "verses.py")
 
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """The shipped corpus, as the recipe splits it, to testaments and to books."""
+    """The shipped corpus, as the recipe splits it into testaments and books."""
     folder = tmp_path_factory.mktemp("text")
     for labels in verses.LABELS:
         verses.main([str(CORPUS), str(folder / labels), "--labels", labels])
@@ -24,7 +24,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus():
-    """Name of each verse to its English text, in the order of the corpus."""
+    """A dict from the name of each verse to its English text, in the order of the corpus."""
     return {verse.name: verse.en for verse in split.read_verses(CORPUS)}
 
 
@@ -32,7 +32,7 @@ def column(text, split, name, labels="testaments"):
     return lines(text / labels / f"{split}.{name}")
 
 
-def test_a_chapter_and_a_text_are_in_one_split(text):
+def test_chapters_and_texts_are_in_one_split_each(text):
     verse, input0 = (
         [column(text, split, name) for split in SPLITS] for name in ("verse", "input0")
     )
@@ -45,14 +45,14 @@ def test_a_chapter_and_a_text_are_in_one_split(text):
     assert len(chapters[2]) == pytest.approx(0.1 * sum(map(len, chapters)), abs=2)
 
 
-def test_every_book_is_in_training_with_most_of_its_chapters(text, corpus):
+def test_training_has_every_book_and_most_of_its_chapters(text, corpus):
     train, *others = (set(column(text, split, "label", "books")) for split in SPLITS)
     assert train == {name.rpartition(" ")[0] for name in corpus}
     assert len(train) == 66
-    assert not {"Obad", "Phlm", "2John", "3John", "Jude"} & set.union(*others)  # of one chapter
+    assert not {"Obad", "Phlm", "2John", "3John", "Jude"} & set.union(*others)  # one chapter each
 
 
-def test_verses_are_those_of_the_corpus_in_its_order_with_their_labels(text, corpus):
+def test_verses_keep_their_text_and_order_and_have_their_labels(text, corpus):
     place = {name: number for number, name in enumerate(corpus)}
     old = list(dict.fromkeys(name.rpartition(" ")[0] for name in corpus))[:39]
     for split in SPLITS:

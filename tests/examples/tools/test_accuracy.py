@@ -1,4 +1,4 @@
-"""Accuracy with its interval, by hand and against the normal interval."""
+"""Accuracy with its interval, by hand and compared with the normal interval."""
 
 import csv
 import json
@@ -8,20 +8,20 @@ from accuracy import bootstrap, main
 from translations import score_of
 
 
-def test_the_bootstrap_is_near_the_normal_interval_and_wider_where_examples_fall_together():
-    values = [float(number // 10 % 5 > 0) for number in range(1000)]  # ten of a group alike
+def test_the_bootstrap_is_close_to_the_normal_interval_and_wider_for_groups():
+    values = [float(number // 10 % 5 > 0) for number in range(1000)]  # groups of ten equal values
     low, high = bootstrap(values, [str(number) for number in range(1000)])
     half = 1.96 * (0.8 * 0.2 / 1000) ** 0.5
     assert (low, high) == pytest.approx((0.8 - half, 0.8 + half), abs=0.004)
     together = bootstrap(values, [str(number // 10) for number in range(1000)])
     assert (together[1] - together[0]) / (high - low) == pytest.approx(10**0.5, rel=0.15)
-    # Groups count by their examples: both that are drawn are the small one, or the large one
+    # Groups count by their size: both drawn groups may be the small one, or the large one
     assert bootstrap([1.0] * 90 + [0.0] * 10, ["large"] * 90 + ["small"] * 10) == (0.0, 1.0)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Labels and the predictions of two models, of two groups."""
+    """Labels, groups, and the predictions of two models."""
     for name, predicted in (("first", "xyyy"), ("second", "xxxy")):
         rows = "".join(f"{json.dumps({'predicted': label})}\n" for label in predicted)
         (tmp_path / f"{name}.jsonl").write_text(rows)
@@ -44,7 +44,7 @@ def test_the_table_compares_models_with_the_first(folder, capsys):
     assert two["95 % interval of the change"] == "-50.00 to +50.00"
 
 
-def test_what_is_told_of_a_model_is_read_again_and_other_labels_are_refused(folder, capsys):
+def test_printed_accuracy_can_be_read_back_and_other_labels_are_refused(folder, capsys):
     of(folder, folder / "first.jsonl")
     output = capsys.readouterr().out
     assert output.startswith("accuracy 75.00 % (3 of 4)\n")

@@ -7,7 +7,7 @@ from messages import UsageError
 
 
 def write_index(path, lengths):
-    """An index of fairseq's format mmap, as its source has it."""
+    """Write an index in fairseq's mmap format."""
     path.parent.mkdir(exist_ok=True)
     sizes = numpy.array(lengths, dtype="<i4")
     path.write_bytes(HEADER.pack(MAGIC, 1, 4, len(sizes)) + sizes.tobytes() + bytes(8 * len(sizes)))
@@ -16,7 +16,7 @@ def write_index(path, lengths):
 @pytest.mark.parametrize("batch", [1250, 8192, 16000])
 @pytest.mark.parametrize("most", [40, 625, 4096, 16000])
 @pytest.mark.parametrize("world", [1, 2, 7, 21])
-def test_processes_take_almost_the_batch_in_as_few_turns_as_fit(batch, most, world):
+def test_processes_share_almost_the_whole_batch_in_as_few_turns_as_fit(batch, most, world):
     update_freq, max_tokens = share(batch, most, world)
     assert 0 < max_tokens <= most
     turns = world * update_freq
@@ -24,12 +24,12 @@ def test_processes_take_almost_the_batch_in_as_few_turns_as_fit(batch, most, wor
     assert (update_freq - 1) * world * most < batch
 
 
-def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
+def test_a_batch_with_less_than_a_token_per_process_is_refused():
     with pytest.raises(UsageError, match="makes 9 processes: a batch of 8 tokens has not one"):
         share(8, 100, 9)
 
 
-def test_too_long_pairs_are_left_out_up_to_one_in_a_hundred():
+def test_up_to_one_in_a_hundred_pairs_may_be_too_long():
     lengths = numpy.full(200, 10)
     of_two = (2, 50, lengths, "training pairs")
     assert left_out(*of_two) is None
@@ -43,7 +43,7 @@ def test_too_long_pairs_are_left_out_up_to_one_in_a_hundred():
         left_out(*of_two)
 
 
-def test_the_longer_side_of_a_pair_counts_and_both_texts_of_one_to_classify(tmp_path):
+def test_a_pair_counts_by_its_longer_side_and_classified_pairs_by_the_sum(tmp_path):
     sides = {"es-en.es": [3, 9, 4], "es-en.en": [5, 1, 4]}
     for name, lengths in sides.items():
         write_index(tmp_path / "a" / f"train.{name}.idx", lengths)
@@ -53,7 +53,7 @@ def test_the_longer_side_of_a_pair_counts_and_both_texts_of_one_to_classify(tmp_
     assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [8, 10, 8]
 
 
-def test_an_index_that_is_cut_short_is_named(tmp_path, capsys):
+def test_a_truncated_index_is_named(tmp_path, capsys):
     for side in ("es", "en"):
         (tmp_path / f"train.es-en.{side}.idx").write_bytes(MAGIC)
     with pytest.raises(SystemExit):

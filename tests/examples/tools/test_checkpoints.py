@@ -1,4 +1,4 @@
-"""Checkpoints that a kill left cut short."""
+"""Checkpoints that were cut short by a kill."""
 
 import zipfile
 
@@ -14,7 +14,7 @@ def write(path, content):
     return path.read_bytes()
 
 
-def test_the_newest_whole_checkpoint_is_told_by_its_updates_not_its_name(tmp_path):
+def test_the_newest_checkpoint_is_found_by_its_updates_and_must_be_whole(tmp_path):
     for name in ("checkpoint_2_900.pt", "checkpoint_10_1000.pt", "checkpoint_1_99.pt"):
         write(tmp_path / name, name)
     assert newest(tmp_path).name == "checkpoint_10_1000.pt"
@@ -23,7 +23,7 @@ def test_the_newest_whole_checkpoint_is_told_by_its_updates_not_its_name(tmp_pat
     assert newest(tmp_path / "not-there") is None
 
 
-def test_where_a_run_saves_by_updates_both_copies_are_mended_from_the_newest(tmp_path):
+def test_both_copies_are_restored_from_the_newest_checkpoint(tmp_path):
     whole = write(tmp_path / "checkpoint_1_50.pt", "a")
     for name in (BEST, LAST):
         (tmp_path / name).write_bytes(b"cut short")
@@ -31,7 +31,7 @@ def test_where_a_run_saves_by_updates_both_copies_are_mended_from_the_newest(tmp
     assert (tmp_path / BEST).read_bytes() == (tmp_path / LAST).read_bytes() == whole
 
 
-def test_a_last_checkpoint_that_is_missing_or_cut_short_is_taken_from_the_best(tmp_path):
+def test_a_missing_or_truncated_last_checkpoint_is_copied_from_the_best(tmp_path):
     assert mend(tmp_path / "not-there-yet")
     whole = write(tmp_path / BEST, "best")
     (tmp_path / f"{LAST}.tmp").write_bytes(b"left by a kill")
@@ -44,7 +44,7 @@ def test_a_last_checkpoint_that_is_missing_or_cut_short_is_taken_from_the_best(t
     assert {path.name for path in tmp_path.iterdir()} == {BEST, LAST}
 
 
-def test_a_damaged_run_is_told_from_a_copy_that_cannot_be_written(tmp_path, monkeypatch, capsys):
+def test_damage_and_a_failed_copy_have_different_exit_statuses(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device", "here")
 

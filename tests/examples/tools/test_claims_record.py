@@ -1,4 +1,4 @@
-"""examples/tools/claims_record.py: what is kept of a run."""
+"""examples/tools/claims_record.py: what is recorded of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from claims_record import curve, main, without_places
 from training_logs import Course, Epoch
 
 
-def test_updates_and_epochs_of_phases_count_on() -> None:
+def test_updates_and_epochs_continue_over_phases() -> None:
     search = Course((Epoch(1, 100, 5.0, 4.0, 6.0), Epoch(2, 150, 4.5, 3.5, None)), False)
     recovery = Course((Epoch(1, 80, 4.0, 3.0, 4.1),), False)
     points = curve([search, recovery])
@@ -19,13 +19,13 @@ def test_updates_and_epochs_of_phases_count_on() -> None:
     assert points[1]["train_loss"] is None
 
 
-def test_no_path_of_the_machine_is_kept() -> None:
+def test_no_local_path_is_recorded() -> None:
     made = {"models": [{"checkpoint": "/a/b/runs/x/best.pt"}], "data": {"path": "/a/b/data-bin"}}
     cleaned = without_places(made, Path("/a/b"))
     assert cleaned == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
 
 
-def test_what_a_record_says_of_itself_is_kept_and_a_trial_is_not_mixed_with_it(
+def test_a_record_keeps_its_description_and_refuses_a_trial(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["about", str(tmp_path), "--corpora", "one,two"])

@@ -1,4 +1,4 @@
-"""examples/tools: sentences out of archives, and words out of sentences."""
+"""examples/tools: sentences from archives, and words from sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refusal(capsys, module, *arguments):
 
 
 def archived(folder, left, right, *options):
-    """An archive with these two files, and the arguments that take pairs out of it."""
+    """Write an archive with these two files, and return the arguments to extract their pairs."""
     miniatures.write_tar(folder / "a.tgz", {"x/c.aa": left, "x/c.bb": right})
     return ["pairs", folder / "a.tgz", "x/c.{lang}", "aa", "bb", folder / "train", *options]
 
@@ -44,15 +44,13 @@ def archived(folder, left, right, *options):
         ("a\n\nc\n", "A\nB\n\n", ["--keep-empty"], [["a", "", "c"], ["A", "B", ""]]),
     ],
 )
-def test_pairs_are_added_to_what_is_there_with_single_spaces(
-    left, right, options, expected, tmp_path
-):
+def test_pairs_are_appended_with_single_spaces(left, right, options, expected, tmp_path):
     for _ in range(2):
         tool(corpora, *archived(tmp_path, left.encode(), right.encode(), *options))
     assert [lines(tmp_path / f"train.{x}") for x in ("aa", "bb")] == [2 * x for x in expected]
 
 
-def test_what_is_no_pair_is_left_out_and_counted_or_refused(tmp_path, capsys):
+def test_invalid_pairs_are_left_out_and_counted_or_refused(tmp_path, capsys):
     tool(corpora, *archived(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n"))
     assert lines(tmp_path / "train.aa") == ["a"]
     output = capsys.readouterr().out
@@ -71,9 +69,7 @@ def test_one_file_with_both_languages_is_split_in_its_own_order(tmp_path):
     assert lines(tmp_path / "train.bb") == ["B1", "B2"]
 
 
-def test_a_file_may_have_several_names_and_one_that_is_missing_is_named_with_what_is_near(
-    tmp_path, capsys
-):
+def test_a_file_may_have_several_names_and_a_missing_one_is_reported(tmp_path, capsys):
     miniatures.write_tar(tmp_path / "a.tgz", {"x/new.aa": b"A\n", "README": b"", "x/c.bb": b"B\n"})
     arguments = ["pairs", tmp_path / "a.tgz", "x/c.{lang}|x/new.{lang}", "aa", "bb", tmp_path / "p"]
     tool(corpora, *arguments)
@@ -83,7 +79,7 @@ def test_a_file_may_have_several_names_and_one_that_is_missing_is_named_with_wha
     assert "no file x/b.aa, x/b.bb: it is another archive, which has x/new.aa, x/c.bb" in output
 
 
-def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):
+def test_a_damaged_archive_leaves_no_text(tmp_path, capsys):
     arguments = archived(tmp_path, b"a\n" * 9000, b"A\n" * 9000)
     (tmp_path / "a.tgz").write_bytes((tmp_path / "a.tgz").read_bytes()[:-30])
     assert "a.tgz is cut short or damaged" in refusal(capsys, corpora, *arguments)
@@ -92,7 +88,7 @@ def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):
 
 @pytest.fixture
 def subtitles(tmp_path):
-    """Calls the tool, for so many training pairs, and reads what it drew."""
+    """A function that draws subtitles with the given number of training pairs, and reads them."""
     miniatures.opensubtitles(tmp_path)
     archives = [tmp_path / f"OpenSubtitles.en-ru.{x}" for x in ("txt.zip", "xml.gz")]
 
@@ -108,7 +104,7 @@ def subtitles(tmp_path):
     return drawn
 
 
-def test_subtitles_that_overlap_enough_are_drawn_and_the_same_each_time(subtitles):
+def test_subtitles_with_enough_overlap_are_drawn_reproducibly(subtitles):
     first = subtitles()
     assert first == subtitles()
     assert [len(pairs) for pairs in first.values()] == [100, 16, 12]
@@ -128,14 +124,14 @@ def test_an_alignment_of_other_documents_is_refused(subtitles, tmp_path, capsys)
 
 
 def cut(folder, texts, *options):
-    """The words of the sides of a text."""
+    """The words of each side of a text."""
     for side, text in texts.items():
         (folder / f"text.{side}").write_text(text, encoding="utf-8")
     tool(words, "cut", folder / "text", folder / "words", *texts, *options)
     return [lines(folder / f"words.{side}") for side in texts]
 
 
-def test_words_are_cut_alike_by_one_worker_and_by_several(tmp_path):
+def test_several_workers_cut_words_like_one(tmp_path):
     pairs = miniatures.Texts("de", "en").train * 30  # more than a worker takes at a time
     texts = {x: "".join(f"{pair[n]}\n" for pair in pairs) for n, x in enumerate(("de", "en"))}
     one = cut(tmp_path, texts)
@@ -143,14 +139,14 @@ def test_words_are_cut_alike_by_one_worker_and_by_several(tmp_path):
     assert len(one[0]) == len(pairs)
 
 
-def test_long_and_empty_pairs_are_left_out_when_a_limit_is_given(tmp_path, capsys):
+def test_long_and_empty_pairs_are_left_out_only_with_a_limit(tmp_path, capsys):
     texts = {"de": "Ja.\n\nEins zwei drei.\nNein.\n", "en": "Yes.\nOne.\nOne two three.\nNo.\n"}
     assert cut(tmp_path, texts, "--max-words", 3)[1] == ["Yes .", "No ."]
     assert "left out 2 that are empty or longer than 3 words" in capsys.readouterr().out
     assert cut(tmp_path, texts)[0] == ["Ja .", "", "Eins zwei drei .", "Nein ."]
 
 
-def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said(tmp_path):
+def test_sides_without_a_language_code_are_cut_in_the_given_language(tmp_path):
     texts = {"article": "The U.S. said <t> no.\nB\n", "summary": "<t> Don't! </t>\nb\n"}
     how = ["--speech", "en", "--keep", "<t>", "</t>"]
     whole = [["The U.S. said <t> no .", "B"], ["<t> Don 't ! </t>", "b"]]
@@ -159,7 +155,7 @@ def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said
     assert shorter == [["the u.s. said", "b"], ["<t> don", "b"]]
 
 
-def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
+def test_cut_words_are_joined_again(monkeypatch, capsysbinary):
     text = 'He said, "I don\'t (really) know: 3.5%!"'
     cut = words.cutter("en")(text)
     assert cut != text

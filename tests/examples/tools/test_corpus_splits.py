@@ -1,4 +1,4 @@
-"""Two files of one's own: what is refused, what is left out and counted, who is in which split."""
+"""Splitting a user's two files: what is refused, what is left out and counted, and the splits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_training_pairs_that_share_a_side_with_given_files_are_left_out(tmp_path
     assert "valid: left out 2 pairs that share a side with test\n" in output
 
 
-def test_what_has_no_files_is_drawn_from_pairs_that_are_not_in_the_given_ones(tmp_path):
+def test_splits_without_files_are_drawn_from_pairs_outside_the_given_ones(tmp_path):
     corpus(tmp_path, plain(range(60)))
     corpus(tmp_path, plain(range(10)), "test")
     splits = split(tmp_path, "--testpref", str(tmp_path / "test"), "--valid", "30")
@@ -90,7 +90,7 @@ def test_what_has_no_files_is_drawn_from_pairs_that_are_not_in_the_given_ones(tm
     assert (len(splits["valid"]), len(splits["train"])) == (30, 20)
 
 
-def test_what_is_left_out_is_counted_by_its_reason_but_nothing_of_a_test(tmp_path, capsys):
+def test_pairs_are_left_out_and_counted_by_reason_except_test_pairs(tmp_path, capsys):
     odd = [
         ("", "nothing there"),
         ("nichts da", " \t "),
@@ -114,7 +114,7 @@ def test_what_is_left_out_is_counted_by_its_reason_but_nothing_of_a_test(tmp_pat
     assert found == [(a.strip(), b.strip()) for a, b in test]
 
 
-def test_ends_of_lines_and_a_byte_order_mark_are_taken_away_and_letters_made_small(tmp_path):
+def test_line_ends_and_a_byte_order_mark_are_removed_and_letters_lowered(tmp_path):
     pairs = plain(range(60))
     pairs[3] = ("EINS\rzwei\u2028drei\x0bvier", "One two three four")
     corpus(tmp_path, pairs)
@@ -137,7 +137,7 @@ def test_ends_of_lines_and_a_byte_order_mark_are_taken_away_and_letters_made_sma
         (60, None, ["--validpref", "nowhere"], "No such file or directory: nowhere.de"),
     ],
 )
-def test_what_cannot_be_split_is_refused_in_a_sentence(
+def test_unusable_files_are_refused_in_one_line(
     pairs, german, options, message, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)

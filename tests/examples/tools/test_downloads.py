@@ -1,4 +1,4 @@
-"""The table of archives, and what is wrong with a file; test_recipe_shell.py downloads."""
+"""The table of archives, and the faults of a file; test_recipe_shell.py tests downloading."""
 
 import hashlib
 
@@ -34,7 +34,7 @@ def test_a_line_of_the_table_is_read(tmp_path):
         (CONTENT[::-1], "10", SHA256, "is expected: it is damaged, or another version than"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path, content, size, digest, fault):
+def test_the_fault_of_a_file_is_named(tmp_path, content, size, digest, fault):
     path = tmp_path / "a.tgz"
     path.write_bytes(content)
     if fault is None:
@@ -44,13 +44,13 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, content, size, digest, faul
         verify(path, archive(size, digest))
 
 
-def test_the_first_folder_that_has_an_archive_counts(tmp_path):
+def test_the_first_folder_with_an_archive_is_used(tmp_path):
     folders = [tmp_path / name for name in ("empty", "first", "second")]
     for folder in folders:
         folder.mkdir()
     (tmp_path / "first" / "a.tgz").write_bytes(CONTENT)
     (tmp_path / "second" / "a.tgz").write_bytes(b"damaged")
-    have(archive(), folders)  # the damaged one is not looked at
+    have(archive(), folders)  # the damaged one is not examined
     with pytest.raises(ValueError, match=r"second/a\.tgz has 7 of 10 bytes"):
         have(archive(), folders[::-1])
     with pytest.raises(ValueError, match=r"get it from https://example\.org, put it in .*/empty"):

@@ -1,4 +1,4 @@
-"""SNLI's pairs out of its archive: which are taken, and their words."""
+"""Extracting SNLI's pairs from its archive: which are kept, and their words."""
 
 import pytest
 from entailment import words_of, write_splits
@@ -13,13 +13,13 @@ def archive(tmp_path):
     return tmp_path / "snli_1.0.zip"
 
 
-def test_the_leaves_of_a_parse_are_its_words_in_small_letters():
+def test_the_words_are_the_lower_cased_leaves_of_a_parse():
     parse = "( ( ( A man ) ( -LRB- ( left -RRB- ) ) ) ( is ( n't ( asleep . ) ) ) )"
     assert words_of(parse) == "a man -lrb- left -rrb- is n't asleep ."
     assert words_of("Hello") == "hello"
 
 
-def test_pairs_without_a_label_are_left_out_and_the_others_stay_in_order(archive, tmp_path):
+def test_pairs_without_a_label_are_left_out_and_others_stay_in_order(archive, tmp_path):
     text = tmp_path / "text"
     text.mkdir()
     write_splits(archive, text)

@@ -1,4 +1,4 @@
-"""examples/tools/fairseq_progress.py: the share that is done and the time left, and the whole log."""
+"""examples/tools/fairseq_progress.py: the progress, the time left, and the complete log."""
 
 import io
 import sys
@@ -26,19 +26,19 @@ def shown(tmp_path, monkeypatch, capsys):
     return of
 
 
-def test_it_says_how_far_it_is_and_how_long_is_left_about_once_a_minute(shown):
+def test_progress_and_time_left_are_shown_about_once_a_minute(shown):
     inner = [INNER.format(done, done) for done in (50, 100, 150, 200)]
-    # 50 updates in 30 seconds, so that 300 take three minutes
+    # 50 updates in 30 seconds, so 300 take three minutes
     assert shown(inner) == "100 of 400 updates, 3 min left\n200 of 400 updates, 2 min left\n"
     assert shown(inner[:2], "updates", "20000").startswith("100 of 20,000 updates, 3 h 19 min left")
 
 
-def test_validations_and_warnings_are_shown_and_nothing_else(shown):
+def test_only_validations_and_warnings_are_shown(shown):
     text = shown(["| INFO | fairseq.tasks | dictionary\n", WARNING, VALID, "Traceback\n"])
     assert text == f"{WARNING}200 updates: validation loss 5.5\n"
 
 
-def test_a_translation_is_told_by_its_batches(shown):
+def test_progress_of_a_translation_is_shown_in_batches(shown):
     lines = [f"INFO:fairseq.logging.progress_bar::  {n:5d} / 40 wps=9\n" for n in (2, 4, 6, 8)]
     # 2 batches in 30 seconds
     expected = "4 of 40 batches, 9 min left\n8 of 40 batches, 8 min left\n"

@@ -1,4 +1,4 @@
-"""The archive of Rush et al.: its splits, and what is wrong with one."""
+"""The archive of Rush et al.: its splits, and malformed files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def text(archive, tmp_path):
     return folder, list(write_splits(archive, folder, miniatures.VALID))
 
 
-def test_words_are_in_small_letters_with_signs_and_lines_drawn_at_even_distances():
+def test_words_are_normalised_and_lines_drawn_at_even_distances():
     assert normalise("The  <unk> of UNK in 1,984") == "the UNK of UNK in #,###"
     assert sorted(every(10, 5)) == [0, 2, 4, 6, 8]
     assert sorted(every(3, 8)) == [0, 1, 2]
@@ -43,7 +43,7 @@ def test_the_splits_are_those_of_the_archive(text):
     articles = lines(folder / "train.article")
     assert any("UNK" in line.split() for line in articles)
     assert not any("<unk>" in line for line in articles)
-    # Every person's summary is a reference as the archive has it, with its capitals
+    # Each annotator's summary is a reference as in the archive, with its capitals
     first, *others = [lines(folder / f"duc2004.reference{number}") for number in range(4)]
     assert lines(folder / "duc2004.summary") == [normalise(line) for line in first] != first
     assert all(len(other) == miniatures.TEST and other != first for other in others)
@@ -58,7 +58,7 @@ def test_the_splits_are_those_of_the_archive(text):
         ("Giga/input.txt", lambda old: b"\xff" + old),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(name, damage, archive, tmp_path):
+def test_a_malformed_file_is_named(name, damage, archive, tmp_path):
     with tarfile.open(archive) as opened:
         members = {entry.name: opened.extractfile(entry).read() for entry in opened}
     members[f"sumdata/{name}"] = damage(members[f"sumdata/{name}"])

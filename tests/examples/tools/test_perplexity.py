@@ -1,4 +1,4 @@
-"""The perplexity of a word, against one that is computed by hand."""
+"""The perplexity per word, compared with a hand calculation."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from perplexity import log_probs, main, measure
 
 from tests.examples.tools.test_batches import write_index
 
-# As fairseq-eval-lm logs blocks of two lines of text, "In the beginning" and "God said", of which
+# The log of fairseq-eval-lm for two lines of text, "In the beginning" and "God said", of which
 # "beginning" is two subwords
 LOG = """\
 2026-11-22 18:00:00 | INFO | fairseq_cli.eval_lm | Namespace(data='x', path='7 [models]')
@@ -20,7 +20,7 @@ NATS = 1.25 + 0.75 + 0.125 + 2 + 0.5 + 3 + 0.0625 + 0.25
 LINES = ["In the beginning", "God said"]
 
 
-def test_the_perplexity_of_a_word_spreads_all_nats_over_words_and_ends_of_lines():
+def test_word_perplexity_divides_all_nats_by_words_and_line_ends():
     found = measure(LOG.split("\n"), LINES, 8, "a.log")
     assert found["nats"] == pytest.approx(NATS, abs=1e-12)
     # 5 words, 2 ends
@@ -28,7 +28,7 @@ def test_the_perplexity_of_a_word_spreads_all_nats_over_words_and_ends_of_lines(
     assert f"{found['subword_perplexity']:.2f}" == "2.70"  # as fairseq logs it
 
 
-def test_words_of_a_text_without_subwords_have_one_perplexity():
+def test_without_subwords_both_perplexities_are_equal():
     log = "INFO:fairseq_cli.eval_lm:0 the [-1.5]\t<unk> [-2.5]\t</s> [-0.5]\t</s> [-0.25]\n"
     found = measure([log], [" the <unk> ", " "], 4, "a.log")
     assert found["word_perplexity"] == found["subword_perplexity"]
@@ -36,18 +36,18 @@ def test_words_of_a_text_without_subwords_have_one_perplexity():
     assert (found["words"], found["lines"], found["unknown"]) == (2, 2, 1)
 
 
-def test_brackets_and_numbers_that_are_words_are_no_scores():
+def test_words_that_look_like_scores_are_read_as_words():
     log = "INFO:fairseq_cli.eval_lm:7 [ [-1.0]\t[-9] [-2.0]\t] [-3.0]\n"
     assert list(log_probs([log])) == [("[", -1.0), ("[-9]", -2.0), ("]", -3.0)]
 
 
 @pytest.mark.parametrize(("log", "subwords"), [(LOG, 9), (LOG.replace("-3.000000", "-inf"), 8)])
-def test_what_has_no_probability_is_an_error(log, subwords):
+def test_a_missing_or_infinite_score_is_an_error(log, subwords):
     with pytest.raises(ValueError, match=rf"a\.log has .* of 8 of the {subwords} subwords"):
         measure(log.split("\n"), LINES, subwords, "a.log")
 
 
-def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):
+def test_all_logs_go_into_one_table_and_one_file(tmp_path, capsys):
     write_index(tmp_path / "test.idx", [5, 3])
     (tmp_path / "test.en").write_text("\n".join([*LINES, ""]), encoding="utf-8")
     (tmp_path / "a.log").write_text(LOG, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Which heads prune.sh keeps, when they are decided, and the options that say so."""
+"""The heads that prune.sh keeps, when they are decided, and the corresponding options."""
 
 import pytest
 from messages import UsageError
@@ -15,11 +15,11 @@ EVERYWHERE = "--head-gates encoder-self,decoder-self,cross --target-heads"
         ("encoder=4", "--head-gates encoder-self --target-heads encoder-self=4 --freeze-decoder"),
     ],
 )
-def test_a_budget_has_options_for_training(text, options):
+def test_a_budget_becomes_options_for_training(text, options):
     assert " ".join(options_of(text, heads=24)) == options
 
 
-def test_a_budget_that_is_none_or_too_large_is_named_with_the_limits():
+def test_an_invalid_or_too_large_budget_is_refused_with_the_limits():
     for text in ["all=73", "encoder=25", "24/25/24", "2/3", "-/-/-", "all="]:
         with pytest.raises(
             UsageError, match=f"got '{text}': give all=N with N up to 72, encoder=N"
@@ -30,14 +30,14 @@ def test_a_budget_that_is_none_or_too_large_is_named_with_the_limits():
             options_of(text, 8, ("decoder-self",))
 
 
-def test_the_shell_reads_the_schedule_and_then_a_line_a_budget(capsys):
+def test_the_shell_reads_the_schedule_followed_by_a_line_per_budget(capsys):
     main(["all=6,1/-/3,", "--updates", "12", "--layers", "3", "--heads", "8"])
     assert capsys.readouterr().out.splitlines() == [
         "--l0-warmup-updates 7 --decide-heads-at 11",
         f"all6\t{EVERYWHERE} 6",
         "1-x-3\t--head-gates encoder-self,cross --target-heads encoder-self=1,cross=3",
     ]
-    # Heads are decided near the end, and pushed in two thirds of that
+    # Heads are decided near the end, and the penalty rises for two thirds of that time
     main(["all=5", "--updates", "4", "--layers", "2", "--heads", "4", "--attentions", "cross"])
     assert capsys.readouterr().out.splitlines() == [
         "--l0-warmup-updates 2 --decide-heads-at 3",

@@ -1,4 +1,4 @@
-"""The table of prune.sh, from files of scores and speeds."""
+"""The table of prune.sh, made from files of scores and speeds."""
 
 import json
 
@@ -12,7 +12,7 @@ def run(scores, speed=""):
     return [("entmax", "all6-pruned", "b.pt", str(scores), str(speed))]
 
 
-def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path):
+def test_a_row_has_its_models_heads_score_and_speed(tmp_path):
     rows = [
         {"model": "a.pt", "parameters": 1000, "sentences_per_second": 12.345, "ratio": 1.0},
         {"model": "b.pt", "parameters": 90, "sentences_per_second": 20.0, "ratio": 1.618},
@@ -39,7 +39,7 @@ def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path):
         ),
     ],
 )
-def test_without_speed_a_row_ends_with_the_scores_that_are_asked_for(document, scores, tmp_path):
+def test_without_speed_a_row_ends_with_the_requested_scores(document, scores, tmp_path):
     path = tmp_path / "scores.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     heads = {"decoder-self": "5 (4,1)"}

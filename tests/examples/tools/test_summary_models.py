@@ -1,4 +1,4 @@
-"""Names of the models of the summary recipes, and what they mean to fairseq-train."""
+"""Names of the models in the summary recipes, and their options of fairseq-train."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pairs(options):
 
 
 @pytest.mark.parametrize("word", ["softmax", "baseline:entmax", "sparse-enc:", "cross"])
-def test_a_name_that_is_none_is_refused_with_those_there_are(word):
+def test_an_unknown_name_is_refused_with_the_known_ones(word):
     with pytest.raises(UsageError, match=f"the model got '{word}': give baseline, sparse-enc"):
         canonical(word)
 
@@ -46,13 +46,13 @@ def test_a_sparse_model_is_sparse_where_its_name_says(model, layers, mappings):
     assert " ".join(found) == mappings
 
 
-def test_numbers_for_words_go_to_models_that_copy_alone():
+def test_markers_for_words_are_only_for_models_that_copy():
     assert pairs(options_of("sparse-ch:entmax", 4, 200))["--source-position-markers"] == "200"
     with pytest.raises(UsageError, match="'cross:softmax', which does not copy, and the data"):
         options_of("cross:softmax", 4, 200)
 
 
-def test_the_shell_reads_an_option_a_line_and_an_unknown_mapping_is_refused(capsys):
+def test_the_shell_reads_one_option_per_line_and_unknown_mappings_are_refused(capsys):
     main(["options", "baseline", "2", "0"])
     assert tuple(capsys.readouterr().out.split("\n")[:-1]) == options_of("baseline", 2, 0)
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Tables of models side by side, what a test set can tell apart, and how people see them."""
+"""Tables that compare models, what a test set can distinguish, and how tables are printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFERENCES = [
 
 @pytest.fixture
 def runs(tmp_path):
-    """Three models: one that errs in every sentence, a copy of it, and one that never errs."""
+    """Three models: one with an error in every sentence, a copy of it, and one without errors."""
     wrong = [text.replace("sat on", "was at") for text in REFERENCES]
     for name, texts in {"poor": wrong, "same": wrong, "good": REFERENCES}.items():
         folder = tmp_path / name
@@ -43,14 +43,14 @@ def test_each_model_is_compared_with_the_first(capsys, runs):
     assert 0 < float(good["p"]) < 0.01
 
 
-def test_models_that_were_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
+def test_models_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
     (tmp_path / "good" / "test.ref").write_text("another\n")
     with pytest.raises(SystemExit):
         side_by_side.main([*runs, "--names", "poor", "same", "good"])
     assert "were scored on different test sets: run evaluate.sh again" in capsys.readouterr().err
 
 
-def test_of_rouge_the_first_has_its_interval_and_others_what_they_have_more(tmp_path, capsys):
+def test_the_first_rouge_row_has_its_interval_and_others_their_change(tmp_path, capsys):
     values = {"rouge1": 40.0, "rouge2": 20.0, "rougeL": 35.0}
     own = {kind: {"f1": {"value": v, "low": v - 1, "high": v + 1}} for kind, v in values.items()}
     less = {"change": -2.5, "low": -3.5, "high": -1.5, "p_bootstrap": 0.0125}
@@ -65,7 +65,7 @@ def test_of_rouge_the_first_has_its_interval_and_others_what_they_have_more(tmp_
     assert second == ["no-copy", "37.50", "17.50", "32.50", "-2.50", "-3.50 to -1.50", "0.013"]
 
 
-def test_a_table_is_shown_in_columns(tmp_path):
+def test_a_table_is_printed_in_columns(tmp_path):
     (tmp_path / "a.tsv").write_text("model\tBLEU\tchange\nstock\t9.10\t\nentmax\t10.20\t+1.10\n")
     assert shown(tmp_path / "a.tsv") == (
         "model    BLEU  change\nstock    9.10\nentmax  10.20  +1.10"

@@ -1,4 +1,4 @@
-"""examples/tools/training_logs.py: epochs out of logs, also of trainings that were stopped."""
+"""examples/tools/training_logs.py: epochs read from logs, also of interrupted trainings."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ SECOND = [valid(2, 200, 5.5), train(2, 200, 6.0)]
     ("lines", "epochs"),
     [
         ([f"{BEGIN} 1", INNER, *FIRST, *SECOND], [(1, 100, 6.5, 7.5), (2, 200, 5.5, 6.0)]),
-        # of what was trained twice the last holds
+        # the last result counts for an epoch that was trained twice
         (
             [*FIRST, *SECOND, f"{BEGIN} 2", valid(2, 200, 5.25), train(2, 200, 6.25)],
             [(1, 100, 6.5, 7.5), (2, 200, 5.25, 6.25)],
         ),
-        # what was behind the point that a training went on from is gone
+        # results after the point from which a training resumed are dropped
         ([FIRST[0], SECOND[0], f"{BEGIN} 1", valid(1, 100, 6.0)], [(1, 100, 6.0, None)]),
-        # a line that was cut short
+        # a truncated line
         ([FIRST[0], f"{STAMP} valid | epoch 002 | valid on 'va"], [(1, 100, 6.5, None)]),
     ],
 )
@@ -58,9 +58,9 @@ def test_each_epoch_has_its_losses_and_updates(
     assert course.updates == epochs[-1][1]
 
 
-def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
+def test_an_end_by_patience_is_distinguished_from_the_full_length(tmp_path: Path) -> None:
     assert read_course(log(tmp_path, FIRST[0], EARLY)).by_patience
-    # It went on, with more patience
+    # It was resumed with more patience
     assert not read_course(log(tmp_path, FIRST[0], EARLY, f"{BEGIN} 2", SECOND[0])).by_patience
 
 
@@ -78,14 +78,14 @@ def opened(path: Path) -> list[tuple[int, float, float]]:
     return [(updates, heads["encoder-self"], heads["cross"]) for updates, heads in points]
 
 
-def test_the_heads_that_a_search_has_open_are_those_of_its_course(tmp_path: Path) -> None:
+def test_open_heads_are_read_over_the_course_of_a_search(tmp_path: Path) -> None:
     end = f"{valid(1, 120, 6.5)} | heads_open 4 | heads_open_encoder_self 3 | heads_open_cross 1"
     path = log(tmp_path, INNER, inner(50, 24, 24), inner(100, 9, 12), end)
     assert opened(path) == [(50, 24, 24), (100, 9, 12), (120, 3, 1)]
-    # It was stopped, and logged some of it twice
+    # It was interrupted, and logged some updates twice
     path = log(tmp_path, inner(50, 24, 24), inner(100, 9, 12), inner(50, 24, 23), inner(100, 8, 11))
     assert opened(path) == [(50, 24, 23), (100, 8, 11)]
-    # A long one is thinned, with its first and last point kept
+    # A long course is thinned, but keeps its first and last point
     path = log(tmp_path, *(inner(10 * number, 24, 24) for number in range(1, 200)))
     updates = [updates for updates, _, _ in opened(path)]
     assert (len(updates), updates[0], updates[-1]) == (50, 10, 1990)

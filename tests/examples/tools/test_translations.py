@@ -1,4 +1,4 @@
-"""Translations in the order of the test set; tests/examples/test_recipe_shell.py reads scores."""
+"""Translations in the order of the test set; tests/examples/test_recipe_shell.py tests scores."""
 
 import pytest
 from translations import main
@@ -8,7 +8,7 @@ GENERATED = (
 )
 
 
-def test_as_many_translations_as_sentences_are_printed_or_none(tmp_path, capsysbinary):
+def test_translations_are_printed_only_if_there_is_one_per_sentence(tmp_path, capsysbinary):
     generated, references = tmp_path / "generate-test.txt", tmp_path / "test.en"
     generated.write_text(GENERATED, encoding="utf-8", newline="\n")
     references.write_text("a\nb\nc\n")

@@ -1,4 +1,4 @@
-"""Differences of settings that are pooled with the variance within settings."""
+"""Differences across settings, pooled with the variance within settings."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from claims.statistics import seed_interval
 from scipy import stats
 
 
-def test_the_interval_of_one_setting_is_that_over_its_seeds():
+def test_one_setting_has_the_interval_over_its_seeds():
     values = numpy.array([0.3, 0.5, 0.1])
     assert pooled_interval([values]) == pytest.approx((0.3, *seed_interval(values)))
 
 
-def test_settings_that_differ_make_it_no_wider():
+def test_differences_between_settings_do_not_widen_the_interval():
     groups = [numpy.array([0.1, 0.2, 0.3]), numpy.array([1.1, 1.3, 1.2, 1.6])]
     found = pooled_interval(groups)
-    # The variance within two groups, from the statistic of Student's test on them
+    # The variance within two groups, from the statistic of a t-test between them
     t = stats.ttest_ind(*groups).statistic
     deviation = abs((groups[0].mean() - groups[1].mean()) / t) / math.sqrt(1 / 3 + 1 / 4)
     reach = stats.t.ppf(0.975, 5) * deviation / math.sqrt(7)
@@ -27,7 +27,7 @@ def test_settings_that_differ_make_it_no_wider():
     assert found == pytest.approx((mean, mean - reach, mean + reach))
 
 
-def test_one_seed_of_each_setting_has_no_interval():
+def test_one_seed_per_setting_has_no_interval():
     mean, low, high = pooled_interval([numpy.array([1.0]), numpy.array([2.0])])
     assert mean == 1.5
     assert math.isnan(low)

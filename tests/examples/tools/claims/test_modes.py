@@ -1,4 +1,4 @@
-"""Two modes are found where two were mixed, and mixtures are what was mixed."""
+"""Two modes are found in a mixture of two, and the fit recovers the mixture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from claims.modes import dip_power, dip_test, mixture_fit
 from scipy.stats import norm
 
 
-def test_two_modes_have_a_small_p_and_a_mixture_finds_them_and_one_has_not():
+def test_two_modes_have_a_small_p_and_their_mixture_is_recovered():
     generator = numpy.random.default_rng(1)
     values = [*generator.normal(1.2, 0.05, 60), *generator.normal(1.9, 0.03, 30)]
     fit = mixture_fit(values)
@@ -19,11 +19,11 @@ def test_two_modes_have_a_small_p_and_a_mixture_finds_them_and_one_has_not():
     assert dip_test(values[:60])[1] > 0.1
 
 
-def test_the_gain_is_that_of_the_likelihoods():
+def test_the_gain_matches_the_likelihoods():
     generator = numpy.random.default_rng(1)
     values = numpy.concatenate([generator.normal(0, 1, 30), generator.normal(6, 1, 30)])
     one = norm.logpdf(values, values.mean(), values.std()).sum()
-    # Far apart, each component is one half of the values
+    # The components are so far apart that each is one half of the values
     halves = [numpy.sort(values)[:30], numpy.sort(values)[30:]]
     densities = [0.5 * norm.pdf(values, half.mean(), half.std()) for half in halves]
     two = numpy.log(sum(densities)).sum()
@@ -31,17 +31,17 @@ def test_the_gain_is_that_of_the_likelihoods():
     assert mixture_fit(list(values)).gain == pytest.approx(expected, abs=0.05)
 
 
-def test_a_skewed_distribution_is_not_bimodal_though_two_gaussians_fit_it_better():
+def test_a_skewed_distribution_is_not_bimodal_even_if_two_gaussians_fit_better():
     values = 1 + numpy.random.default_rng(0).gamma(2, 0.08, 200)
     fit = mixture_fit(list(values))
     assert (fit.gain > 0, fit.modes, fit.bimodal) == (True, 1, False)
 
 
-def test_the_power_is_that_of_the_test():
+def test_the_power_matches_that_of_the_test():
     generator = numpy.random.default_rng(6)
     found = 0
     for _ in range(200):
         means = numpy.where(generator.random(40) < 0.5, 0.0, 3.0)
         found += dip_test(list(generator.normal(means, 1)))[1] < 0.05
-    # Both are known to 0.035 (standard error)
+    # The standard error of both is 0.035
     assert dip_power((0.0, 3.0), 1.0, 40) == pytest.approx(found / 200, abs=0.12)

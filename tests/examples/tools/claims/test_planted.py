@@ -1,4 +1,4 @@
-"""Verdicts on the runs of the shipped record, in which numbers are planted that decide a claim."""
+"""Verdicts on runs of the shipped record, with planted numbers that decide a claim."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def text_of(run):
 
 
 def corpus(plant=None, **wanted):
-    """The runs that are so (``size=["large"]``), each changed."""
+    """The recorded runs that match (``size=["large"]``), each changed by ``plant``."""
     chosen = [run for run, one in recorded().items() if all(one[k] in v for k, v in wanted.items())]
     documents = [json.loads(text_of(run)) for run in chosen]
     for document in documents:
@@ -42,18 +42,18 @@ def entries(document):
     return document["analysis"]["models"][0]["attentions"]
 
 
-# --- what is planted ----------------------------------------------------------
+# --- plants -------------------------------------------------------------------
 
 
 def heads(change, document):
-    """Heads are updated with what a function of their number in the layer and of the run says."""
+    """Update each head with ``change(number in its layer, document)``."""
     for entry in entries(document):
         for number, head in enumerate(entry["heads"]):
             head.update(change(number, document))
 
 
 def positional(document):
-    """The first two heads of each layer look at neighbours, and are relevant."""
+    """The first two heads of each layer attend to neighbours, and are relevant."""
     more = 0.05 * (document["model"] in SPARSE) + 0.001 * document["seed"]
     for entry in entries(document):
         for head, offset in zip(entry["heads"], (-1, 1), strict=False):
@@ -69,7 +69,7 @@ def merging(of_others, document):
 
 
 def modes(means, document):
-    """α of the 72 heads of each attention: as many quantiles of Gaussians at these means."""
+    """The α of each attention's 72 heads: quantiles of Gaussians with these means."""
     for entry in entries(document):
         for number, head in enumerate(entry["heads"]):
             place = 24 * (document["seed"] - 1) + 8 * entry["layer"] + number
@@ -86,14 +86,14 @@ def diversity(of_sparse, of_middle, document):
 
 
 def rising(step, document):
-    """Density rises, or falls, by so much from each layer to the next."""
+    """Density changes by ``step`` from each layer to the next."""
     for entry in entries(document):
         for head in entry["heads"]:
             head["density"] = 0.5 + step * entry["layer"] + 0.001 * document["seed"]
 
 
 def best_remain(sign, document):
-    """The heads that pruning leaves in any run of the seed are those of high (or low) scores."""
+    """The heads that the seed's pruned run keeps have high scores (or low ones, if sign is -1)."""
     if document["role"] == "trained":
         pruned = recorded()[f"{document['run']}-all24-pruned"]["kept"]
         for entry in entries(document):
@@ -104,7 +104,7 @@ def best_remain(sign, document):
 
 
 def removals(p, document):
-    """Heads without which the scores change significantly; sparsemax stands in for learned α."""
+    """Set the corrected p-value of every removal; sparsemax stands in for learned α."""
     if document["model"] == "entmax":
         document["model"] = "sparsemax"
     for removal in (document["ablation"] or {"removals": []})["removals"]:
@@ -114,7 +114,7 @@ def removals(p, document):
 
 
 def two_matter(document):
-    """The loss rises by the first two heads of each layer alone, or by all of them alike."""
+    """Only the first two heads of each layer matter for the loss; the others do not."""
     for removal in (document["ablation"] or {"removals": []})["removals"]:
         number = int(removal["heads"][0].rpartition(".")[2])
         removal["loss"]["change"] = 0.1 if number < 2 else 0.001 * document["seed"]
@@ -126,7 +126,7 @@ def all_matter(document):
 
 
 def losses(above, document):
-    """All have softmax's loss, but for sparse models, whose loss is higher by so many bits."""
+    """All models have the loss of softmax, except sparse ones, which lose this many bits more."""
     more = above * (document["model"] != "softmax") + 0.001 * document["seed"]
     document["analysis"]["models"][0]["loss"] = (3 + more) * math.log(2)
 
@@ -139,7 +139,7 @@ def syntactic(document):
 
 
 def translations(worse, document):
-    """All translate alike, but for sparse and pruned models, which have fewer words right."""
+    """All models translate alike, except sparse and pruned ones, which may be worse."""
     rows = recorded()["softmax-small-seed1"]["translation"]["sentences"]
     changed = document["model"] != "softmax" or document["role"] in ("pruned", "scratch")
     if worse and changed:
@@ -150,7 +150,7 @@ def translations(worse, document):
 
 
 def more_in(model, key, values, document):
-    """A number of the heads of one model, and that of the others."""
+    """One value for the heads of one model, and another for all other models."""
     exact = values[document["model"] != model]
     equal = {"run_weight": exact, "cluster_weight": exact}
     heads(lambda n, d: {"equal_weights": equal, key: exact + 0.001 * d["seed"]}, document)
@@ -248,11 +248,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("key", "plant", "wanted", "expected"), CASES)
-def test_what_is_planted_decides(key, plant, wanted, expected):
+def test_planted_numbers_decide_the_verdict(key, plant, wanted, expected):
     assert CLAIMS[key].judged(corpus(plant, **wanted)).decision.verdict == expected
 
 
-def test_runs_with_other_numbers_of_updates_are_not_compared():
+def test_runs_with_different_numbers_of_updates_are_not_compared():
     def more(document):
         document["updates"] *= 1 + (document["role"] == "continued")
 
@@ -260,7 +260,7 @@ def test_runs_with_other_numbers_of_updates_are_not_compared():
     assert (found.verdict, "updates" in found.why) == (UNDECIDED, True)
 
 
-def test_one_seed_decides_nothing_but_speed():
+def test_one_seed_decides_only_claims_about_speed():
     found = corpus(seed=[1])
     speed = read_object(RECORD / "speed.json")
     for key, claim in CLAIMS.items():

@@ -1,4 +1,4 @@
-"""The rules by which a verdict is reached: all of their verdicts, and how several make one."""
+"""The rules for verdicts: every verdict that they give, and how several become one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SURE, UNSURE = Bootstrap(1.0, 0.5, 1.5, 0.001), Bootstrap(1.0, -0.5, 2.5, 0.2)
         ([5.0], SURE, 0, UNDECIDED),
     ],
 )
-def test_more_holds_where_seeds_and_sentences_say_so(differences, bootstrap, margin, verdict):
+def test_more_holds_only_if_seeds_and_sentences_agree(differences, bootstrap, margin, verdict):
     assert more_than(differences, bootstrap, margin).verdict == verdict
 
 
@@ -55,7 +55,7 @@ def test_more_holds_where_seeds_and_sentences_say_so(differences, bootstrap, mar
         ([0.0], -0.1, 0.1, UNDECIDED, UNDECIDED),
     ],
 )
-def test_both_intervals_have_to_lie_within_a_limit_and_to_gain_is_no_loss(
+def test_both_intervals_must_be_within_the_limit_and_a_gain_is_no_loss(
     differences, low, high, near, loss
 ):
     bootstrap = Bootstrap(0.0, low, high, 0.5)
@@ -67,7 +67,7 @@ def test_both_intervals_have_to_lie_within_a_limit_and_to_gain_is_no_loss(
     ("counts", "verdict"),
     [([1, 2, 1], HOLDS), ([0, 0], FAILS), ([1, 0, 2], UNDECIDED), ([3], UNDECIDED)],
 )
-def test_heads_with_a_role_exist_where_every_seed_has_one(counts, verdict):
+def test_heads_with_a_role_exist_if_every_seed_has_one(counts, verdict):
     assert in_each(counts, "one").verdict == verdict
 
 
@@ -88,14 +88,14 @@ def of_seeds(values, greater=0.5, less=0.5):
         (of_seeds([0.5, 0.5, 0.5]), 0, UNDECIDED),
     ],
 )
-def test_heads_have_more_where_chance_and_all_seeds_say_so(statistic, margin, expected):
+def test_heads_have_more_only_if_chance_and_all_seeds_agree(statistic, margin, expected):
     assert over_heads(statistic, margin).verdict == expected
-    # Corrected p-values stand for those of the statistic
+    # Corrected p-values replace those of the statistic
     sure = of_seeds([0.7, 0.9, 0.8], greater=0.03)
     assert over_heads(sure, 0.1, (0.06, 1.0)).verdict == UNDECIDED
 
 
-def test_a_claim_of_several_things_needs_all_of_them():
+def test_a_claim_with_several_parts_needs_all_of_them():
     decisions = (HOLDS, "yes"), (FAILS, "no"), (UNDECIDED, "open")
     yes, no, open_ = (Finding(Decision(*one), one[1], "counted") for one in decisions)
     assert several({"a": yes, "b": yes}) == Finding(yes.decision, "a yes; b yes", "counted")
@@ -107,7 +107,7 @@ def test_a_claim_of_several_things_needs_all_of_them():
 @pytest.mark.parametrize(
     ("error", "verdict"), [(NotInRecord, UNMEASURED), (NothingToJudge, UNDECIDED)]
 )
-def test_what_the_record_lacks_is_the_reason_of_a_verdict(error, verdict):
+def test_missing_records_are_the_reason_of_a_verdict(error, verdict):
     def lacking(corpus):
         raise error("the record has no run with model entmax")
 
