@@ -43,7 +43,7 @@ def with_ablations(
         except ValueError as error:
             raise ValueError(f"--ablation {path}: {error}") from None
         if name in removed:
-            raise ValueError(f"--ablation {path}: another file is of the model {name}, too")
+            raise ValueError(f"--ablation {path}: another file is also of the model {name}")
         removed[name] = heads
     return joined(analysis, removed)
 
@@ -70,9 +70,9 @@ def _number(score: str) -> Number:
     return Number(
         f"ablation-{score}",
         f"Δ {title} without it",
-        f"the change of the {title} where the head alone is removed (fairseq-entmax ablate), "
-        f"{'above' if score == LOSS else 'below'} 0 where the model is worse without; an asterisk: "
-        f"p below {LEVEL} after Holm's correction",
+        f"the change of the {title} if only this head is removed (fairseq-entmax ablate), "
+        f"{'above' if score == LOSS else 'below'} 0 if the model is worse without it; an asterisk "
+        f"marks p below {LEVEL} after Holm's correction",
         ("ablation", score),
         is_main=True,
         largest=None,
@@ -99,14 +99,14 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
     for key in ("subset", "source_lang", "target_lang"):
         if content["data"][key] != analysis["data"][key]:
             raise ValueError(
-                f"its {key} is {content['data'][key]}, and that of the analysis "
+                f"its {key} is {content['data'][key]}, but that of the analysis is "
                 f"{analysis['data'][key]}: give an ablation on the same data"
             )
     names = {os.path.realpath(one["checkpoint"]): str(one["name"]) for one in analysis["models"]}
     name = names.get(os.path.realpath(content["checkpoint"]))
     if name is None:
         raise ValueError(
-            f"it is of {content['checkpoint']}, and the analysis of "
+            f"it is of {content['checkpoint']}, but the analysis is of "
             f"{', '.join(model['checkpoint'] for model in analysis['models'])}: give an ablation of "
             f"one of these"
         )

@@ -124,30 +124,30 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
         parts = "; ".join(f"{one.measure} {_verdict(one)} ({_text(one)})" for one in over_all)
         within = ", ".join(f"{one.measure} {_text(one)}" for one in inner)
         sentences.append(
-            f"{model}, {over_all[0].number} heads removed one at a time, ranked by how much worse the "
-            f"{score} is without each: {parts}."
-            + (f" Among heads of one layer: {within}." if within else "")
+            f"{model}: {over_all[0].number} heads were removed one at a time and ranked by how much worse "
+            f"the {score} is without each. Agreement of other measures with this ranking: {parts}."
+            + (f" Within layers: {within}." if within else "")
             + _warning(over_all)
         )
     return sentences
 
 
 def _text(one: Correlation) -> str:
-    """Format a correlation, such as ``0.23, 95 % from −0.19 to 0.58``."""
+    """Format a correlation, such as ``0.23, 95 % interval −0.19 to 0.58``."""
     text = f"{one.value:.2f}"
     if one.low is not None:
-        text += f", 95 % from {one.low:.2f} to {one.high:.2f}"
+        text += f", 95 % interval {one.low:.2f} to {one.high:.2f}"
     return text.replace("-", "−")
 
 
 def _verdict(one: Correlation) -> str:
     if one.low is None or one.high is None or one.low <= 0 <= one.high:
-        return "cannot be told from a ranking by chance"
+        return "is no better than chance"
     if one.high < 0:
-        return "ranks them the other way round"
+        return "ranks heads in the opposite order"
     if one.value >= CLOSE:
-        return "ranks them much like this"
-    return "does so in part" if one.value >= PARTLY else "does so weakly"
+        return "agrees well"
+    return "agrees in part" if one.value >= PARTLY else "agrees weakly"
 
 
 def _warning(correlations: Sequence[Correlation]) -> str:
@@ -157,10 +157,10 @@ def _warning(correlations: Sequence[Correlation]) -> str:
             continue
         low = one.low or 0
         if one.value < PARTLY or (one.value < CLOSE and low <= 0):
-            return " Relevance alone misleads here."
+            return " Here, relevance alone is misleading."
         if one.value < CLOSE:
-            return " Relevance alone does not say here what a head is worth."
+            return " Here, relevance alone does not show what a head is worth."
         if low < PARTLY:
-            return " Of so few heads it is not certain that relevance says what one is worth."
-        return " Relevance may stand here for what a head is worth."
+            return " With so few heads, it is unclear whether relevance shows what one is worth."
+        return " Here, relevance is a fair measure of what a head is worth."
     return ""

@@ -13,31 +13,31 @@ def report_parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax report",
-        description="Draws an analysis as one HTML file that opens without a network: every head of "
-        "every model, the papers' figures, and attention maps.",
+        description="Draws an analysis as one HTML file that opens without a network connection: "
+        "every head of every model, the papers' figures, and attention maps.",
     )
     parser.add_argument(
         "analysis", metavar="ANALYSIS", help="the analysis.json that fairseq-entmax analyze wrote"
     )
     parser.add_argument("--output", metavar="FILE", required=True, help="the HTML file to write")
-    parser.add_argument("--figures", metavar="DIR", help="write the figures there, too, as files")
+    parser.add_argument("--figures", metavar="DIR", help="also write the figures to files there")
     parser.add_argument(
         "--formats",
         metavar="FORMATS",
-        help="of the figures' files, some of png,svg,pdf (default: all)",
+        help="formats of the figures' files, any of png,svg,pdf (default: all)",
     )
     parser.add_argument(
         "--figure-names",
         metavar="NAMES",
-        help="which figures to write, separated by commas, with * as in names of files: such as "
-        "grid_density,map_3_cross_1_0 or 'map_*' (default: the page's figures, a grid for each "
-        "main measure, and of the first sentence the map of each attention's most confident head)",
+        help="the figures to write, separated by commas, with * as a wildcard, such as "
+        "grid_density,map_3_cross_1_0 or 'map_*' (default: the page's figures, a grid for each main "
+        "measure, and for the first sentence the map of each attention's most confident head)",
     )
     parser.add_argument(
-        "--heads-table", metavar="FILE", help="write the table of heads there, too, as CSV"
+        "--heads-table", metavar="FILE", help="also write the table of heads as CSV to this file"
     )
     parser.add_argument(
-        "--pruning", metavar="FILE", help="the pruning.tsv of a recipe, for BLEU against heads"
+        "--pruning", metavar="FILE", help="a recipe's pruning.tsv, to plot BLEU against heads"
     )
     parser.add_argument(
         "--ablation",
@@ -45,11 +45,11 @@ def report_parser() -> argparse.ArgumentParser:
         nargs="+",
         action="extend",
         default=[],
-        help="the ablation.json of models of the analysis, for what each head is worth, and for "
-        "whether relevance, gradient and confidence say so",
+        help="ablation.json files of the analysed models, to show what each head is worth, and how "
+        "well relevance, gradient and confidence agree with it",
     )
     parser.add_argument(
-        "--measure", metavar="NAME", help="what the overview shows first, such as density"
+        "--measure", metavar="NAME", help="the measure shown first, such as density"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     return parser
@@ -85,8 +85,8 @@ def main(arguments: Sequence[str]) -> None:
     shown = figures.figures(analysis, pruning)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
-            f"--pruning {options.pruning}: no pruned model with a BLEU is in it; run prune.sh to "
-            f"its end"
+            f"--pruning {options.pruning}: it has no pruned model with a BLEU score; run prune.sh "
+            f"to the end"
         )
     files = {}
     if options.figures is not None:

@@ -63,7 +63,7 @@ def chosen(drawables: Sequence[Drawable], names: str | None) -> list[Drawable]:
             there = sorted(drawables, key=lambda one: one.name[:4] != pattern[:4])
             more = f" and {len(there) - _NAMED} more" * (len(there) > _NAMED)
             raise ValueError(
-                f"--figure-names got '{names}': '{pattern}' fits no figure; there are "
+                f"--figure-names got '{names}': '{pattern}' matches no figure; there are "
                 f"{', '.join(one.name for one in there[:_NAMED])}{more}"
             )
     return [one for one in drawables if any(fnmatch.fnmatchcase(one.name, p) for p in patterns)]

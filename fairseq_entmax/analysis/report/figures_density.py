@@ -64,7 +64,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         ],
     )
     panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
-    return [Figure("density_distribution", "Densities of sentences", caption, panels)]
+    return [Figure("density_distribution", "Density per sentence", caption, panels)]
 
 
 def density_by_layer(analysis: Analysis) -> list[Figure]:

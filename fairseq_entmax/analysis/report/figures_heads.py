@@ -25,8 +25,8 @@ def confidence_and_importance(analysis: Analysis) -> list[Figure]:
             continue
         caption = (
             f"Relevance (above) and confidence (below) of the {attention} heads; in each layer "
-            "the most relevant head is on top. The area of a square is the value, 1 fills a cell; "
-            "the number is the head's (after Voita et al. 2019, figure 1 a and b)."
+            "the most relevant head is on top. The area of a square is the value (1 fills a cell), "
+            "and the number is that of the head (after Voita et al. 2019, figure 1 a and b)."
         )
         chart = _square_chart(rows, charts.model_names(analysis), caption)
         title = f"Importance and confidence: {attention}"
@@ -85,14 +85,14 @@ def functions_by_model(analysis: Analysis) -> list[Figure]:
     caption = (
         "Functions of the encoder-self heads that each model has: positional heads look at a "
         "neighbour, syntactic ones find a relation ten points more often than its most frequent "
-        "position does, others look at rare words (after Voita et al. 2019, figure 8)."
+        "position would, and others look at rare words (after Voita et al. 2019, figure 8)."
     )
     kinds = ("positional", "syntactic", "rare words", "several", "other")
     colours = charts.value_scale(kinds, (*charts.COLOURS[:4], "#999999"))
     most = alt.EncodingSortField("heads", op="sum", order="descending")
     bars = alt.Chart(alt.InlineData(values=rows), height=alt.Step(24), width=460).mark_bar()
     chart = bars.properties(description=caption).encode(
-        x=alt.X("heads:Q", title="heads left", axis=alt.Axis(format="d", tickMinStep=1)),
+        x=alt.X("heads:Q", title="remaining heads", axis=alt.Axis(format="d", tickMinStep=1)),
         y=alt.Y("model:N", title=None, sort=most, axis=alt.Axis(labelLimit=260)),
         color=alt.Color("function:N", scale=colours, legend=charts.top_legend(5)),
         tooltip=["model:N", "function:N", "heads:Q"],
@@ -119,8 +119,8 @@ def dependency_offsets(analysis: Analysis) -> list[Figure]:
     if not rows:
         return []
     caption = (
-        "How many words behind its head the dependent of a relation stands; so often a head is right "
-        f"that always looks there (after Voita et al. 2019, figure 3).{others}"
+        "How many words after its head the dependent of a relation stands: the share is how often an "
+        f"attention head that always looks there is right (after Voita et al. 2019, figure 3).{others}"
     )
     axis = alt.Axis(labelAngle=0, labelOverlap=True, format="+d")
     bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(color="gray")
@@ -130,7 +130,7 @@ def dependency_offsets(analysis: Analysis) -> list[Figure]:
         tooltip=["relation:N", "offset:O", alt.Tooltip("share:Q", format=".1%")],
     )
     chart = charts.wrapped(bars, rows, caption, "relation", list(relations), (170, 90))
-    return [Figure("dependency_offsets", "Where dependents stand", caption, chart)]
+    return [Figure("dependency_offsets", "Positions of dependents", caption, chart)]
 
 
 def dependency_accuracy(analysis: Analysis) -> list[Figure]:

@@ -106,7 +106,7 @@ def _map(entry: Row, head: int, name: str, places: Sequence[_Place]) -> Figure:
     models = ", ".join(place.model for place in places)
     caption = (
         f"Attention of {where} ({attention}) of {models} on sentence {entry['sentence']}: rows "
-        f"look at columns. Hatched is exactly 0.{_of_groups(rows)}"
+        f"attend to columns. Hatched cells are exactly 0.{_of_groups(rows)}"
     )
     x = _axis(keys, orient="top", labelAngle=-90)
     y = _axis(queries, is_falling=True)
@@ -124,8 +124,8 @@ def _map(entry: Row, head: int, name: str, places: Sequence[_Place]) -> Figure:
 def _of_groups(rows: Sequence[Row]) -> str:
     has_boxes = any(row["to"] - row["from"] > 1 for row in rows)
     has_marks = any(row["mark"] is not None for row in rows)
-    boxes = " A box is a run of neighbours of equal weight." * has_boxes
-    return boxes + " The same mark in a row: equal weights apart." * has_marks
+    boxes = " A box is a run of neighbours with equal weights." * has_boxes
+    return boxes + " The same mark in a row: equal weights in separate places." * has_marks
 
 
 def _axis(tokens: Sequence[str], is_falling: bool = False, **axis: Any) -> dict[str, Any]:

@@ -23,14 +23,14 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         return []
     mappings = list(dict.fromkeys(row["mapping"] for row in rows))
     caption = (
-        "BLEU against heads left: pruned models and models with the same heads trained from "
-        "scratch, beside the baseline and the baseline trained on without pruning (after Voita et "
-        "al. 2019, figure 7). The BLEU axis does not begin at 0."
+        "BLEU against the number of remaining heads, for pruned models, models with the same heads "
+        "trained from scratch, the baseline, and the baseline trained further without pruning (after "
+        "Voita et al. 2019, figure 7). The BLEU axis does not begin at 0."
     )
     base = alt.Chart().encode(
         x=alt.X(
             "heads:Q",
-            title="heads left",
+            title="remaining heads",
             # Room for the marks at both ends
             scale=alt.Scale(zero=True, nice=False, padding=12),
             axis=alt.Axis(tickCount=5),
@@ -61,7 +61,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         charts.layered(rows, lines, points), rows, caption, "panel", (ENCODER, ALL)
     )
     panels = panels.resolve_scale(x="independent")
-    return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
+    return [Figure("bleu_by_heads", "BLEU by remaining heads", caption, panels)]
 
 
 def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
@@ -104,19 +104,19 @@ def remaining_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     attentions, layers = ("attention", ATTENTIONS), ("layer", sorted({r["layer"] for r in rows}))
     figures = []
     for (what, names), number in ((attentions, 9), (layers, 10)):
-        caption = f"Heads left of each {what} (after Voita et al. 2019, figure {number})."
+        caption = f"Remaining heads of each {what} (after Voita et al. 2019, figure {number})."
         colours = charts.value_scale(names, charts.COLOURS)
         lines = alt.Chart(alt.InlineData(values=rows)).mark_line(point=True)
         lines = lines.encode(
-            x=alt.X("all:Q", title="heads left in all", axis=alt.Axis(tickCount=5)),
-            y=alt.Y("sum(left):Q", title="heads left", axis=alt.Axis(tickCount=4, format="d")),
+            x=alt.X("all:Q", title="all remaining heads", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("sum(left):Q", title="remaining heads", axis=alt.Axis(tickCount=4, format="d")),
             color=alt.Color(f"{what}:N", scale=colours, legend=charts.top_legend(3)),
             tooltip=["mapping:N", "model:N", f"{what}:N", "sum(left):Q", "all:Q"],
         )
         panels = charts.wrapped(lines, rows, caption, *mappings)
         if what == "layer":
             panels = charts.grid(lines, rows, caption, attentions, mappings)
-        figures.append(Figure(f"heads_by_{what}", f"Heads left by {what}", caption, panels))
+        figures.append(Figure(f"heads_by_{what}", f"Remaining heads by {what}", caption, panels))
     return figures
 
 

@@ -33,10 +33,10 @@ def trajectories(analysis: Analysis) -> list[Figure]:
             if not rows:
                 continue
             caption = (
-                f"{number.title} of every head of {model['name']} while it trained, a line a "
+                f"{number.title} of every head of {model['name']} during training, one line per "
                 f"head; {_words(number)} (after Correia et al. 2019, figure 2)."
             )
-            title = f"{number.title} while training" + f": {shown}" * bool(shown)
+            title = f"{number.title} during training" + f": {shown}" * bool(shown)
             chart = _trajectory_chart(rows, number, caption)
             figures.append(Figure(f"{name}_trajectories{suffix}", title, caption, chart))
     return figures
@@ -107,7 +107,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
         tooltip=[
             alt.Tooltip("attention:N"),
             alt.Tooltip("name:N", title="head"),
-            alt.Tooltip("final:Q", title=f"{number.title} at the end", format=".3f"),
+            alt.Tooltip("final:Q", title=f"final {number.title}", format=".3f"),
         ]
     )
     chart = charts.layered(rows, lines.add_params(by_layer), targets.add_params(pointed))
@@ -184,7 +184,7 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         for (model, attention, bin_), count in sorted(bins.items())
     ]
     caption = (
-        f"How many heads of each attention learned which {number.title}; {_words(number)} "
+        f"Number of heads of each attention by their learned {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
     names, most = charts.model_names(analysis), max(bins.values())

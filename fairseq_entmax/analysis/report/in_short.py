@@ -39,28 +39,28 @@ def _sparsity(densities: dict[str, float]) -> Iterator[str]:
     if not shares:
         return
     if min(shares) == 1:
-        yield "None of them leaves out a word."
+        yield "No head gives any word a weight of exactly zero."
         return
     few, nearly_all = sum(one < HALF for one in shares), sum(one >= NEARLY_ALL for one in shares)
     least = min(densities, key=densities.__getitem__)
     yield (
-        f"Heads that look at less than half of the words: {few}; at {100 * NEARLY_ALL:.0f} % or "
-        f"more: {nearly_all}. The sparsest is {least}, which looks at "
+        f"Heads that look at less than half of the words: {few}; at {100 * NEARLY_ALL:.0f} % of them "
+        f"or more: {nearly_all}. The sparsest is {least}, which looks at "
         f"{100 * densities[least]:.0f} % of them."
     )
 
 
 def _dispensable(removed: Heads) -> str:
     if not removed:
-        return "Which heads could go, fairseq-entmax ablate finds out."
+        return "Run fairseq-entmax ablate to find out which heads could be removed."
     idle = [(name, head) for name, head in removed if not head["significant"]]
     if len(idle) == len(removed):
-        return "No head that was removed alone changed a score significantly, so no one tells which could go."
+        return "Removing a single head never changed a score significantly, so the results do not show which could go."
     # By the first score; all of these heads have it
     idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])
-    such = f", and could go first, such as {named}" if idle else ""
+    such = f"; they could be removed first, such as {named}" if idle else ""
     return (
-        f"Of {len(removed)} heads that were removed alone, {len(idle)} changed no score "
+        f"Of {len(removed)} heads that were removed one at a time, {len(idle)} changed no score "
         f"significantly (p < {LEVEL} after Holm's correction){such}."
     )

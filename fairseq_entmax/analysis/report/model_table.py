@@ -13,7 +13,7 @@ Model = dict[str, Any]
 def model_columns(analysis: dict[str, Any]) -> list[tuple[str, str, list[Any]]]:
     """Each column's title, its style in ``STYLES`` of ``summary.js``, and its values."""
     models, is_labelled = analysis["models"], analysis["data"].get("kind") == "labelled"
-    loss = "Loss of its text (nats a token)" if "search" in analysis else "Loss (nats a token)"
+    loss = "Loss of its text (nats per token)" if "search" in analysis else "Loss (nats per token)"
     # A function of the model; or a field, or a number in one: no column if no model has the field
     columns: list[tuple[str, str, str | Callable[[Model], Any]]] = [
         ("Model", "text", "name"),
@@ -22,10 +22,10 @@ def model_columns(analysis: dict[str, Any]) -> list[tuple[str, str, list[Any]]]:
         ("Heads", "count", lambda model: sum(len(one["heads"]) for one in model["attentions"])),
         ("Parameters", "count", "parameters"),
         ("Updates", "count", "updates"),
-        ("Loss (nats a text)" if is_labelled else loss, "thousandths", "loss"),
-        ("Tokens generated", "count", "generated.tokens"),
-        ("Without a word", "count", "generated.empty"),
-        ("Of the longest length", "count", "generated.longest"),
+        ("Loss (nats per text)" if is_labelled else loss, "thousandths", "loss"),
+        ("Generated tokens", "count", "generated.tokens"),
+        ("Empty outputs", "count", "generated.empty"),
+        ("Outputs of maximum length", "count", "generated.longest"),
         *(
             (title, style, f"{measure.name}.{number}")
             for measure in MODEL_MEASURES

@@ -21,7 +21,7 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     if chosen is None or not number:
         return None
     if chosen["by"] == "asked":
-        return "The sentences were asked for by --sentences."
+        return "The sentences were chosen with --sentences."
     _, first, median, third, _ = chosen["lengths"]
     # The longer side, because sentences were chosen by its length
     shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
@@ -29,9 +29,9 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     side = "" if analysis["data"].get("kind") else " (the longer side counts)"
     lengths = f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
     if first == third:
-        lengths = f"half of the data and more has {median} tokens, as far as maps show it"
-    what = f"Typical sentences, of {tokens} tokens, of each quarter of the data by length"
-    return f"{what}: those whose heads differ most, no text twice; {lengths}."
+        lengths = f"at least half of the data has {median} tokens, counting those that maps show"
+    what = f"Typical sentences of {tokens} tokens, from each quarter of the data by length"
+    return f"{what}: those in which heads differ most, no text twice; {lengths}."
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
@@ -91,9 +91,9 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
         }
     for name in missing_records(model):
         text = (
-            f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, could not "
-            f"be read, or was not of this model, when it was analysed: nobody can tell here "
-            f"whether {name} follows its start."
+            f"When the model was analysed, training's record {name}.jsonl was missing beside "
+            f"{model['checkpoint']}, could not be read, or was of another model: so it is unknown "
+            f"whether heads keep their initial order of {name}."
         )
         yield {"model": number, "name": name, "text": text}
 
@@ -116,20 +116,20 @@ def _meaning(compared: RankCorrelation) -> str:
         closely = f" to within {RESOLUTIONS[name]:g}" if name in RESOLUTIONS else ""
         return (
             f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}{closely}: they "
-            f"have no order among them, and the correlation says little."
+            f"have no order among themselves, so the correlation says little."
         )
     # The start was drawn at random or came from a checkpoint: the record does not say which
     if value >= FOLLOWS:
         return (
-            f"The heads are in much the order of {name} in which this training started: a high or a "
-            f"low {name} says little of what the training made of the head. Where that start was "
-            f"drawn at random, as in a new model, it is not specialisation."
+            f"The heads largely keep the order of {name} in which this training started: a high or "
+            f"low {name} says little about what the training made of the head. If the initial values "
+            f"were drawn at random, as in a new model, it is not specialisation."
         )
     if value >= LEFT:
         return (
-            f"The order of {name} in which this training started is left in part: differences of "
-            f"{name} between heads are learned in it only in part."
+            f"The order of {name} in which this training started remains in part: it learned only "
+            f"part of the differences in {name} between heads."
         )
     if value > -LEFT:
-        return f"Little of the order of {name} at the start is left: its differences are learned."
-    return f"The order of {name} has turned round: heads that started high ended low."
+        return f"Little of the initial order of {name} remains: the differences are learned."
+    return f"The order of {name} was reversed: heads that started high ended low."

@@ -38,7 +38,7 @@ def render_page(
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
     languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]
-    subset = "sentences of one's own" if data.get("own") else data["subset"]
+    subset = "sentences of your own" if data.get("own") else data["subset"]
     what = " ".join(["-".join(languages)] * bool(languages) + [subset])
     script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {

@@ -27,7 +27,7 @@ DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Shown instead of how the sentences of maps were chosen
-OF_USER = "The sentences are your own, as they were given to fairseq-entmax look."
+OF_USER = "These are your own sentences, as given to fairseq-entmax look."
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:

@@ -32,26 +32,26 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
     positional = _percent(settings["positional_share"])
     points, nearly_all = f"{100 * ABOVE_BASELINE:.0f} points", _percent(NEARLY_ALL)
     texts = {
-        "previous token, token 2 ahead, same position, …": "the largest weight is at that one offset "
-        f"in {positional} of the queries that have a token there, and in more than half of all "
-        "(Voita et al. 2019)",
-        "often …": f"likewise in {_percent(OFTEN)} of the queries or more, but not in {positional}",
-        "neighbouring tokens, words said around here": f"in {_percent(RELATIVE_POSITION)} of the "
-        "queries or more the largest weight is on a neighbour, and no single offset makes the head "
+        "previous token, token 2 ahead, same position, …": "the largest weight is at this one offset "
+        f"for at least {positional} of the queries that have a token there, and for more than half of "
+        "all queries (Voita et al. 2019)",
+        "often …": f"the same for at least {_percent(OFTEN)} of the queries, but less than {positional}",
+        "neighbouring tokens, words near the current one": "the largest weight is on a neighbour for "
+        f"at least {_percent(RELATIVE_POSITION)} of the queries, and no single offset makes the head "
         "positional",
-        "rare words": f"in {_percent(RARE_WORDS)} or more of the sentences with a rare word the largest "
-        "weight is on one of the two rarest; rare is what is not among the "
-        f"{settings['rare_rank']} most frequent words of the training data",
-        "copies": f"of the steps that say a word of the source, in {_percent(COPIES)} or more the "
-        f"largest weight is on it, {points} or more above chance",
-        "subword merging": f"{_percent(SUBWORD_MERGING)} of the weight or more stays inside the word, "
+        "rare words": f"in at least {_percent(RARE_WORDS)} of the sentences with a rare word, the "
+        "largest weight is on one of the two rarest words; rare words are not among the "
+        f"{settings['rare_rank']} most frequent ones of the training data",
+        "copies": f"in at least {_percent(COPIES)} of the steps that predict a word of the source, the "
+        f"largest weight is on this word, and in at least {points} more than by chance",
+        "subword merging": f"at least {_percent(SUBWORD_MERGING)} of the weight stays inside the word, "
         "over all words and over those of several subwords",
-        "question mark, relations, named entities": f"{points} or more above statements (data with "
-        f"{FEWEST_QUESTIONS} questions or more), above the most frequent offset (relations of "
-        f"{FEWEST_ARCS} arcs or more), above their share of the words",
-        "dense": f"{nearly_all} of the keys or more have a weight above 0, though the mapping may leave "
-        "keys out",
-        "one key": f"the largest weight is {nearly_all} or more in the mean (confidence), and the head "
+        "question mark, relations, named entities": f"at least {points} above the share in statements "
+        f"(data with at least {FEWEST_QUESTIONS} questions), above the most frequent offset (relations "
+        f"of at least {FEWEST_ARCS} arcs), or above their share of the words",
+        "dense": f"at least {nearly_all} of the keys have a weight above 0, though the mapping allows "
+        "weights of exactly 0",
+        "one key": f"the mean of the largest weight (confidence) is at least {nearly_all}, and the head "
         "is not positional",
         "closed": "the gate is 0: the head does nothing",
     }
@@ -117,7 +117,7 @@ def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
 def _neighbours(head: dict[str, Any], attention: str) -> Iterator[_Role]:
     share = head.get("relative_position")
     if share is not None and share >= RELATIVE_POSITION and not head["positional"]:
-        where = "words said around here" if attention == CROSS else "neighbouring tokens"
+        where = "words near the current one" if attention == CROSS else "neighbouring tokens"
         yield share, f"{where}, {_percent(share)}"
 
 
@@ -128,7 +128,7 @@ def _of_tokens(head: dict[str, Any], chance: float | None) -> Iterator[_Role]:
 
     copied = (head.get("copy_agreement") or {}).get("largest")
     if copied is not None and copied >= COPIES and _is_above(copied, chance or 0.0):
-        yield copied, f"copies: the word that is said, {_percent(copied)}"
+        yield copied, f"copies: the predicted word, {_percent(copied)}"
 
     merging = head["subword_merging"] or {}
     scores = [merging.get("all"), merging.get("split")]

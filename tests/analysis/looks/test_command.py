@@ -38,7 +38,7 @@ def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, cap
     html = output.read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)[1])
     assert data["sentences"][0]["source"] == ["w1w2", "w3w4w6", "</s>"]
-    assert data["chosen"].startswith("The sentences are your own")
+    assert data["chosen"].startswith("These are your own sentences")
     assert not any(head["roles"] for layer in data["layers"] for head in layer["heads"])
     assert run(*command) == 1
     assert "exists: give another name, or --overwrite" in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_the_page_has_maps_and_the_measures_of_single_sentences(tiny):
 def test_write_report_works_in_python_and_for_long_texts(texts, tmp_path):
     found = look(str(texts / "pruned.pt"), " ".join([CUT] * 14), data=str(texts / "bin"))
     found.words().write_report(tmp_path / "look.html")
-    assert "sentences of one&#x27;s own" in (tmp_path / "look.html").read_text(encoding="utf-8")
+    assert "sentences of your own" in (tmp_path / "look.html").read_text(encoding="utf-8")
     with pytest.raises(FileExistsError):
         found.write_report(tmp_path / "look.html")
 

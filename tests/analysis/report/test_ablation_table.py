@@ -74,10 +74,10 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"checkpoint": "other.pt"}, "it is of other.pt, and the analysis of runs/softmax/"),
+        ({"checkpoint": "other.pt"}, "it is of other.pt, but the analysis is of runs/s"),
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"removals": 3}, "is damaged: it is malformed"),
-        ({"data": DATA | {"subset": "valid"}}, "its subset is valid, and that of the analysis test"),
+        ({"data": DATA | {"subset": "valid"}}, "its subset is valid, but that of the analysis is "),
     ],
 )  # fmt: skip
 def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
@@ -91,7 +91,7 @@ def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
 
 def test_a_model_ablated_twice_and_malformed_files_are_refused(small, tmp_path):
     path = written(tmp_path, ablation_of(small))
-    with pytest.raises(ValueError, match="another file is of the model softmax, too"):
+    with pytest.raises(ValueError, match="another file is also of the model softmax"):
         with_ablations(small, [path, path])
     for text in ("[]", "{", "[" * 100_000):
         with pytest.raises(ValueError, match=r"give its ablation\.json"):

@@ -104,11 +104,11 @@ def test_few_heads_have_no_interval_and_a_perfect_order_is_not_certain(value):
 @pytest.mark.parametrize(
     ("measure", "value", "number", "words"),
     [
-        ("relevance", 0.23, 24, "24 heads.*Relevance alone misleads here."),
-        ("relevance", 0.63, 24, "Relevance alone does not say here what a head is worth."),
-        ("relevance", 0.85, 24, "Relevance may stand here for what a head is worth."),
-        ("relevance", 0.76, 8, "Of so few heads it is not certain"),
-        ("confidence", 0.75, 24, r"confidence ranks them much like this \(0.75, 95 % from 0.45"),
+        ("relevance", 0.23, 24, "24 heads.*Here, relevance alone is misleading."),
+        ("relevance", 0.63, 24, "relevance alone does not show what a head is worth."),
+        ("relevance", 0.85, 24, "relevance is a fair measure of what a head is worth."),
+        ("relevance", 0.76, 8, "With so few heads, it is unclear"),
+        ("confidence", 0.75, 24, r"confidence agrees well \(0.75, 95 % interval 0.45"),
     ],
 )
 def test_the_page_says_whether_relevance_alone_misleads(measure, value, number, words):

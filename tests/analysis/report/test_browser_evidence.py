@@ -41,7 +41,7 @@ def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
     shown = page.locator("#evidence").inner_text()
     for words in ("512 of 1,000", "± 0.012", "95 %", "alpha of entmax"):
         assert words in shown
-    assert "More sentences, by --relevance-sentences of analyze" in shown
+    assert "More sentences, set by analyze --relevance-sentences" in shown
     assert "half of the data has 14 to 40 tokens" in page.locator("#chosen").inner_text()
     assert "dense" in page.locator("#role-words").inner_text()
     width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
@@ -51,7 +51,7 @@ def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
 def test_the_loss_without_a_head_is_a_column_and_a_colour_with_significance(opened, file):
     page = opened(file)
     choose_measure(page, "ablation-loss")
-    assert "the head alone is removed" in page.locator("#measure-meaning").inner_text()
+    assert "if only this head is removed" in page.locator("#measure-meaning").inner_text()
     texts = cell_texts(page)
     starred = {name for name, text in texts.items() if text.endswith("*")}
     assert starred == {key(2, "cross", 1, 2)}
@@ -155,7 +155,7 @@ def test_a_page_of_generated_text_names_the_search_and_marks_copy_heads(opened, 
     titles = page.locator("#models-table th[scope=col]").all_inner_texts()
     cells = page.locator("#models-table tbody tr").nth(1).locator("td").all_inner_texts()
     row = dict(zip(titles[1:], cells, strict=True))
-    names = ("Tokens generated", "Of the longest length", "Copied (1 − g)")
+    names = ("Generated tokens", "Outputs of maximum length", "Copied (1 − g)")
     assert [row[name] for name in names] == ["1,234", "17", "43 %"]
     assert page.locator('#grids path[stroke="#14161a"]').count() == 1
     names = page.locator(".sentence-number").all_inner_texts()
@@ -173,7 +173,7 @@ def test_a_page_of_generated_text_names_the_search_and_marks_copy_heads(opened, 
 def test_the_page_shows_the_accuracy_of_classifiers(opened, of_pairs, tmp_path):
     page = opened(write(tmp_path, of_pairs))
     titles = page.locator("#models-table th[scope=col]").all_inner_texts()
-    assert {"Accuracy", "Loss (nats a text)"} <= set(titles)
+    assert {"Accuracy", "Loss (nats per text)"} <= set(titles)
     assert "Texts with labels, valid of" in page.locator("#data-line").inner_text()
     row = page.locator("#models-table tbody tr").nth(1).locator("th, td").all_inner_texts()
     share = next(one for one in of_pairs["models"] if one["name"] == row[0])["accuracy"]["share"]

@@ -59,7 +59,7 @@ def test_exactly_the_zeros_are_hatched_and_the_future_is_blank(opened, analysis,
     assert spread[is_zero].max() < 20 < 50 < spread[~is_zero & ~future].min()
     if future.any():
         point_at(page, 2, 1, 4)
-        assert shown_weight(page, 2) == "in the future"
+        assert shown_weight(page, 2) == "future, masked"
     # A larger softmax weight has more contrast: darker on a light page
     weights = weights_of(analysis, 0, 0, attention, 0, 1)[~future]
     light = shades_of(page, 0)[..., :3].sum(axis=2)[~future][np.argsort(weights)]

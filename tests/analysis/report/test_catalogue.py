@@ -69,7 +69,7 @@ def test_every_name_is_a_unique_file_name_and_patterns_are_allowed(analysis, the
 
 @pytest.mark.parametrize("names", ["grid_densty", "grid_density,grid_densty", "", ","])
 def test_an_unknown_figure_name_is_answered_with_some_known_ones(there, names):
-    message = r"--figure-names got '.*': '.*' fits no figure; there are .* more"
+    message = r"--figure-names got '.*': '.*' matches no figure; there are .* more"
     with pytest.raises(ValueError, match=message):
         chosen(list(there.values()), names)
 

@@ -37,9 +37,9 @@ def test_importance_has_the_models_number_of_sentences_and_largest_error(analysi
     ("start", "end", "value", "words"),
     [
         ([1.0, 1.1, 1.2, 1.3, 1.4], [1.11, 1.21, 1.31, 1.41, 1.51], 1, "is not specialisation"),
-        ([1.0, 1.1, 1.2, 1.3, 1.4], [1.21, 1.11, 1.51, 1.31, 1.41], 0.6, "left in part"),
+        ([1.0, 1.1, 1.2, 1.3, 1.4], [1.21, 1.11, 1.51, 1.31, 1.41], 0.6, "remains in part"),
         ([1.0, 1.1, 1.2, 1.3, 1.4], [1.31, 1.11, 1.51, 1.21, 1.26], -0.1, "differences are learned"),
-        ([1.0, 1.1, 1.2, 1.3, 1.4], [1.51, 1.41, 1.31, 1.21, 1.11], -1, "turned round"),
+        ([1.0, 1.1, 1.2, 1.3, 1.4], [1.51, 1.41, 1.31, 1.21, 1.11], -1, "was reversed"),
         ([1.3, 1.1, 1.2, 1.4], [1.00004, 1.00001, 1.00003, 1.5], 0.7745966,
          "3 of 4 heads end at the same alpha, 1 to within 0.001"),
         ([1.0, 1.1], [1.2, 1.3], None, "No correlation: at least 3 heads must learn it (here: 2)."),
@@ -82,7 +82,7 @@ def test_the_choice_of_sentences_is_explained(analysis):
         (typical, "half of the data has 14 to 40 tokens"),
         (typical, f"of {min(lengths)} to {max(lengths)} tokens"),
         ({"by": "asked"}, "--sentences"),
-        ({**typical, "lengths": [64] * 5}, "half of the data and more has 64 tokens"),
+        ({**typical, "lengths": [64] * 5}, "at least half of the data has 64 tokens"),
     ):
         assert words in chosen_text({**analysis, "chosen": chosen})
     assert chosen_text(analysis) is None

@@ -103,11 +103,11 @@ def test_a_head_has_the_roles_whose_thresholds_its_measures_reach(measures, word
         ("cross", {"positional": positional(0)}, None, ["same position, 97 %"]),
         ("cross", {"positional": positional(-1)}, None, ["previous position, 97 %"]),
         ("cross", {"positional": positional(4)}, None, ["position 4 ahead, 97 %"]),
-        ("cross", {"relative_position": 0.8}, None, ["words said around here, 80 %"]),
-        ("cross", copying(0.5), 0.1, ["copies: the word that is said, 50 %"]),
+        ("cross", {"relative_position": 0.8}, None, ["words near the current one, 80 %"]),
+        ("cross", copying(0.5), 0.1, ["copies: the predicted word, 50 %"]),
         ("cross", copying(0.49), 0.1, []),
         ("cross", copying(0.5), 0.45, []),  # little more than by chance
-        ("cross", copying(0.9), None, ["copies: the word that is said, 90 %"]),
+        ("cross", copying(0.9), None, ["copies: the predicted word, 90 %"]),
     ],
 )
 def test_roles_are_worded_for_each_attention(attention, measures, chance, words):

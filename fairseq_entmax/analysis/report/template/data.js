@@ -2,7 +2,7 @@
 
 const report = JSON.parse(document.getElementById("report-data").textContent);
 const NOTHING = "–";
-const NO_ROLE = report.data.own ? "roles are not named of so few queries" : "no role found";
+const NO_ROLE = report.data.own ? "too few queries to name roles" : "no role found";
 
 /* Every head once, in the order of the analysis, with its place. */
 const heads = report.layers.flatMap(({ heads: own, ...layer }) =>

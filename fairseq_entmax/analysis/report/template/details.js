@@ -37,7 +37,7 @@ function offsetChart(head) {
   }));
   const box = chartBox("Relative offsets");
   drawChart(box, report.charts.offsets, rows);
-  return [box, hint("Share of the queries whose largest weight is there (bars), and mean weight there (strokes).")];
+  return [box, hint("Share of the queries whose largest weight is at this offset (bars), and mean weight there (strokes).")];
 }
 
 function densityChart(head) {
@@ -46,9 +46,9 @@ function densityChart(head) {
   }
   const { length } = head.histogram;
   const rows = head.histogram.map((sentences, bin) => ({ from: bin / length, to: (bin + 1) / length, sentences }));
-  const box = chartBox("Densities of sentences");
+  const box = chartBox("Density per sentence");
   drawChart(box, report.charts.density, rows);
-  return [box, hint("How many sentences have which density.")];
+  return [box, hint("Number of sentences by density.")];
 }
 
 /* The relations that the head finds best, compared with what a fixed offset finds. */

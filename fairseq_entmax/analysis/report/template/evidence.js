@@ -1,4 +1,4 @@
-/* How sure the numbers are: how many sentences they are from, whether learned values keep their
+/* How reliable the numbers are: how many sentences they are from, whether learned values keep their
    initial order, and whether measures tell what a head is worth. */
 
 function showEvidence() {
@@ -29,17 +29,17 @@ function importanceNotes() {
   const isAll = ({ sentences, data }) => sentences !== null && sentences >= data;
   const options = [...new Set(wide.filter((one) => !isAll(one)).map(({ option }) => option))];
   const ofAll = wide.filter(isAll).map(
-    ({ model, measure, error, small }) => `${measure} of ${modelName(model)} took all sentences of the data, and its largest error is
-      ${decimal(error)}, above ${small}, which analyze aims at: only more data make it smaller.`,
+    ({ model, measure, error, small }) => `${measure} of ${modelName(model)} used all sentences of the data, but its largest error is
+      ${decimal(error)}, above ${small}, the target of analyze: only more data would make it smaller.`,
   );
   return evidencePart(
-    "Of how many sentences relevance and gradient are",
-    hint(`Both take passes of their own, and are of sentences spread evenly over the data.
-      The standard error is that of a head\u2019s share, over sentences, of the head where it is largest; that of every
-      head is in its details. Heads that differ by less than three of these may do so by chance.`),
+    "How many sentences relevance and gradient are based on",
+    hint(`Both need extra passes, and are computed on sentences spread evenly over the data. The table
+      has the largest standard error, over sentences, of a head\u2019s share; the details of each head have its own.
+      Differences between heads of less than three standard errors may be due to chance.`),
     tableBox("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
     options.length > 0
-      ? hint(...withOptions(`More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`))
+      ? hint(...withOptions(`More sentences, set by analyze ${options.join(" and ")}, make the errors smaller.`))
       : null,
     ...ofAll.map((text) => hint(text)),
   );
@@ -49,7 +49,7 @@ function largestErrorText(sentences, error) {
   if (error !== null) {
     return `± ${decimal(error)}`;
   }
-  return sentences === 1 ? "of one sentence: no standard error" : "not in this analysis";
+  return sentences === 1 ? "only one sentence: no standard error" : "not in this analysis";
 }
 
 function courseNotes() {
@@ -69,11 +69,11 @@ function courseNotes() {
     element("li", {}, `${name} of ${modelName(model)}: ${text}`),
   );
   return evidencePart(
-    "Whether what was learned follows its start",
-    hint(`Spearman\u2019s correlation of heads\u2019 ranks at the first update that training recorded
-      and at the last: 1 is the same order, 0 is another. In a new model the start is drawn at random; a training
-      that starts from a checkpoint takes it from there.`),
-    rows.length ? tableBox("Ranks at the start and at the end", columns, rows) : null,
+    "Whether heads keep their initial order",
+    hint(`Spearman\u2019s correlation of heads\u2019 ranks at the first and last updates that training
+      recorded: 1 is the same order, 0 an unrelated one. In a new model the initial values are drawn at random; a
+      training that starts from a checkpoint takes them from it.`),
+    rows.length ? tableBox("Initial and final ranks", columns, rows) : null,
     element("ul", {}, ...words),
   );
 }
@@ -83,10 +83,10 @@ function agreementNotes() {
   if (!report.agreement.length) {
     return measures.length
       ? evidencePart(
-          "Whether relevance says what a head is worth",
-          element("p", {}, ...withOptions(`This report cannot say: relevance, gradient and confidence are numbers of the whole
-            model, and not what it loses without a head. fairseq-entmax ablate --scores loss measures that, and report
-            --ablation shows it beside them, with their correlations. Relevance alone can mislead.`)),
+          "Whether relevance shows what a head is worth",
+          element("p", {}, ...withOptions(`This report does not show it: relevance, gradient and confidence are measured on the
+            whole model, not what it loses without a head. fairseq-entmax ablate --scores loss measures that, and
+            report --ablation shows it beside them, with their correlations. Relevance alone can mislead.`)),
         )
       : null;
   }
@@ -102,12 +102,12 @@ function agreementNotes() {
     return [`${model}, ${score}: ${heads}`, grouped(number), ...names.map((name) => correlationText(own[name]))];
   });
   return evidencePart(
-    "Whether relevance says what a head is worth",
+    "Whether relevance shows what a head is worth",
     ...report.agreementWords.map((text) => element("p", { class: "finding" }, text)),
-    hint(`Spearman\u2019s correlation, over heads, of each measure with how much worse the score
-      is without the head (fairseq-entmax ablate); in brackets the interval of 95 %, and p. Within layers is the mean
-      over layers, since relevance and gradient are shares of a layer.`),
-    tableBox("Correlation with what is lost without a head", ["Model, score: heads", "Heads", ...names], rows),
+    hint(`Spearman\u2019s correlation over heads of each measure with how much worse the score is
+      without the head (fairseq-entmax ablate); in brackets the 95 % interval and p. \u201cWithin layers\u201d is the
+      mean over layers, because relevance and gradient are shares of a layer.`),
+    tableBox("Correlation with the harm of removing a head", ["Model, score: heads", "Heads", ...names], rows),
   );
 }
 

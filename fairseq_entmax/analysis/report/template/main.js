@@ -7,19 +7,19 @@ function showOwn() {
   document.querySelector("h1").textContent = `What every head does with ${few}`;
   const given = data.source_lang ? `${data.source_lang} → ${data.target_lang}, given` : "Given";
   byId("data-line").replaceChildren(
-    `${given} to fairseq-entmax look, and no part of a data set. `,
-    element("strong", {}, `Every number here is of ${few} alone`),
-    `: of other sentences it may be quite another, so it says nothing yet of the head as such.`,
+    `${given} to fairseq-entmax look, not part of a data set. `,
+    element("strong", {}, `Every number here is from ${few} alone`),
+    `: other sentences may give quite different numbers, so it says little about a head in general.`,
     search === null ? "" : ` The translation is the model's own: ${search}.`,
-    data.own.words ? " Maps are of words, numbers of the model’s tokens." : "",
+    data.own.words ? " Maps show words; numbers refer to the model’s tokens." : "",
   );
-  byId("roles-hint").textContent = "No roles are named here: the queries are too few to say what a head does.";
+  byId("roles-hint").textContent = "No roles are named here: there are too few queries to say what a head does.";
   byId("role-words").replaceChildren(
     element("dt", {}, "none"),
     element(
       "dd",
       {},
-      `Roles such as “copies” are named of heads on a data set, by fairseq-entmax analyze: the few queries of ${few} do not show what a head does elsewhere. Only gates that are closed and copy heads are named, which every sentence has alike.`,
+      `Roles such as “copies” need a data set and fairseq-entmax analyze: the few queries of ${few} do not show what a head does elsewhere. Only closed gates and copy heads are named, because they are the same for every sentence.`,
     ),
   );
   byId("figures").hidden = !figures.length;

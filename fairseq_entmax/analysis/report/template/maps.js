@@ -21,7 +21,7 @@ const SEARCHED = {
 function setUpMaps() {
   if (!report.sentences.length || !heads.length) {
     byId("maps-body").replaceChildren(
-      element("p", {}, "This analysis has no attention maps: fairseq-entmax analyze writes those of the sentences that its option --sentences names."),
+      element("p", {}, "This analysis has no attention maps: fairseq-entmax analyze writes them for the sentences named with --sentences."),
     );
     return;
   }
@@ -134,15 +134,15 @@ function showMapLegend() {
   );
   weightLegend(byId("map-legend"), [
     ["zero", "exactly 0"],
-    ...(maps.attention === "decoder-self" ? [["future", "in the future, not seen"]] : []),
-    ...(hasGroups ? [["segment", "equal weights side by side; the same mark in a row: equal weights apart"]] : []),
+    ...(maps.attention === "decoder-self" ? [["future", "future, masked"]] : []),
+    ...(hasGroups ? [["segment", "neighbours with equal weights; the same mark in a row: equal weights in separate places"]] : []),
   ]);
   const rows = {
-    "encoder-self": "Rows are the tokens that look, columns those that are looked at.",
-    "decoder-self": "Rows are the tokens that the decoder has read, columns those that they look at.",
-    "cross": "Rows are the tokens that are predicted, columns the source.",
+    "encoder-self": "Rows are the attending tokens, columns the attended ones.",
+    "decoder-self": "Rows are the tokens that the decoder has read, columns the attended ones.",
+    "cross": "Rows are the predicted tokens, columns the source tokens.",
   };
-  byId("map-hint").textContent = `${rows[maps.attention]} The middle of the scale is 0.25: it runs with the square root of the weight.`;
+  byId("map-hint").textContent = `${rows[maps.attention]} The scale follows the square root of the weight, so its middle is 0.25.`;
 }
 
 /* A panel with one head of a model, and selects for its layer and number. */
@@ -206,7 +206,7 @@ function pointMaps(cursor) {
   const readout = byId("readout");
   const map = maps.panels[0]?.map;
   if (!cursor || !map) {
-    readout.textContent = "Point at a map, or go to it by Tab and use the arrow keys, to read its weights.";
+    readout.textContent = "To read weights, point at a map, or move to it with Tab and use the arrow keys.";
     return;
   }
   const { query, key } = cursor;

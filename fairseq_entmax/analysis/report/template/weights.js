@@ -68,7 +68,7 @@ function isFuture(map, query, key) {
 /* The weight of a cell in words, with the largest error of rounding to a byte and to decimals. */
 function weightText(map, query, key) {
   if (isFuture(map, query, key)) {
-    return "in the future";
+    return "future, masked";
   }
   const byte = map.bytes[query * map.keys + key];
   return byte === 0 ? "exactly 0" : timesWeight(byte, 1);
