@@ -54,7 +54,7 @@ def build_text_model(arch: str = "entmax_transformer_lm", seed: int = 1, **optio
 
 
 def text_batch(lengths: tuple[int, ...] = (9, 9, 6), seed: int = 0) -> Any:
-    """A batch of sentences as fairseq's data loader gives it to a language model."""
+    """A batch for a language model as fairseq's data loader makes it, padded on the right."""
     dictionary = text_task().dictionary
     sentences = random_sentences(lengths, seed)
     ends = (64, dictionary.pad(), dictionary.eos())

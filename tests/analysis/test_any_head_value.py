@@ -75,7 +75,7 @@ def test_shared_values_are_repeated_per_head_and_missing_ones_are_null():
 
 
 def record_of(folder, model, *lines, name="alpha"):
-    """Write a record of (update, offset of the values), and return what is read of it."""
+    """Write a record of pairs (update, offset of the values), and return what is read back."""
     text = (json.dumps({"update": update, name: alphas_of(model, by)}) for update, by in lines)
     (folder / f"{name}.jsonl").write_text("\n".join([*text, ""]))
     loaded = LoadedModel("m", str(folder / "m.pt"), "entmax_transformer", model, 7)

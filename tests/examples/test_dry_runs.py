@@ -249,7 +249,7 @@ def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     steps.pruned_with("sentence_prediction")
 
 
-def test_testaments_pretrain_tune_and_prune_a_roberta(
+def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(
     tmp_path: Path,
 ) -> None:
     steps = Steps("bible_testaments", tmp_path, EVERY="20", UPDATES="8,4,4")

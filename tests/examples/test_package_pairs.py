@@ -109,7 +109,7 @@ def test_a_translation_is_matched_by_md5_and_used_once() -> None:
         ("weblog manager tool", "Weblog-Manager Tool", ""),
     ],
 )
-def test_a_usable_pair_has_2_to_40_words_a_similar_length_and_is_translated(
+def test_usable_pairs_have_2_to_40_words_similar_lengths_and_a_translation(
     en: str, de: str, wrong: str
 ) -> None:
     assert pairs.is_usable(pair(en, de)) == (wrong != "unusable")

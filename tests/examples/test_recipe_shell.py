@@ -54,12 +54,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 
 def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("before")
-    assert shell("write_whole out bash -c 'echo half; exit 3'", tmp_path).returncode == 3
+    assert shell("write_atomically out bash -c 'echo half; exit 3'", tmp_path).returncode == 3
     assert (tmp_path / "out").read_text() == "before"
-    killed = shell("write_whole out bash -c 'echo half; kill -KILL $PPID'", tmp_path)
+    killed = shell("write_atomically out bash -c 'echo half; kill -KILL $PPID'", tmp_path)
     assert killed.returncode == -9
     assert (tmp_path / "out").read_text() == "before"
-    assert shell("write_whole out echo after", tmp_path).returncode == 0
+    assert shell("write_atomically out echo after", tmp_path).returncode == 0
     assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("after\n", {"out"})
 
 

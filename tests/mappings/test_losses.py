@@ -117,7 +117,7 @@ def test_float32_stays_precise_for_rows_of_32000_keys(alpha):
     torch.testing.assert_close(scores.grad.double(), difference, atol=1e-5, rtol=0)
 
 
-def test_masked_keys_nan_and_half_precision():
+def test_masks_nan_and_half_precision_are_handled():
     scores, target = case(rows=4, keys=6)
     scores[0, target[0]] = -torch.inf  # a masked target
     scores[1, (target[1] + 1) % 6] = -torch.inf

@@ -67,7 +67,7 @@ def test_masked_keys_match_the_reference(case):
             assert (probs[scores == -INF] == 0.0).all()
 
 
-def test_defaults_and_limit_cases():
+def test_defaults_and_limit_cases_match_known_mappings():
     scores = random_rows(3, 9, 1.0)
     assert torch.equal(fusedmax(scores), fusedmax(scores, 0.1, 2.0))
     assert torch.equal(oscarmax(scores), oscarmax(scores, 0.01, 2.0))

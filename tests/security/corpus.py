@@ -1,6 +1,6 @@
 """Malicious checkpoints, made when they are needed.
 
-If one ran its code, it would leave a mark, a file; none does other harm.
+If one ran its code, it would create a file as a mark; none does other harm.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ CLUSTERS = ("oscar", 0.03, lambda scores: oscarmax(0.6 * scores, oscar=0.03))
 
 
 def give_groups(analysis, model, made, seed=0):
-    """Make the heads of a model those of fusedmax or oscarmax, all but head 0 of each layer.
+    """Turn the heads of a model, except head 0 of each layer, into those of fusedmax or oscarmax.
 
     Returns:
         Exact weights ``(heads, queries, keys)`` by (sentence, attention, layer).

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from claims_record import curve, main, without_places
+from claims_record import curve, main, relative_paths
 from training_logs import Course, Epoch
 
 
@@ -21,7 +21,7 @@ def test_updates_and_epochs_continue_over_phases() -> None:
 
 def test_no_local_path_is_recorded() -> None:
     made = {"models": [{"checkpoint": "/a/b/runs/x/best.pt"}], "data": {"path": "/a/b/data-bin"}}
-    cleaned = without_places(made, Path("/a/b"))
+    cleaned = relative_paths(made, Path("/a/b"))
     assert cleaned == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
 
 

@@ -1,4 +1,4 @@
-"""Check in forked children what their parent computed: ``python -m tests.kernels.native.forks``.
+"""Compute the same in a parent and in forked children: ``python -m tests.kernels.native.forks``.
 
 Prints the digest of the parent, which uses two threads, and then that of each child.
 """

@@ -13,12 +13,12 @@ pytestmark = needs_compiler
 
 
 @pytest.mark.parametrize("keys", contract.LENGTHS)
-def test_rows(keys):
+def test_rows_match_float64(keys):
     contract.check_rows(rows, contract.batch(keys))
 
 
 @pytest.mark.parametrize("number", [0.5, 1.0, 0.33])
-def test_rows_of_one_epsilon(number):
+def test_rows_with_one_epsilon_match_float64(number):
     for keys in contract.FEW_LENGTHS:
         contract.check_rows(rows, contract.batch(keys, epsilons=(number,)), number)
 
@@ -40,13 +40,13 @@ def test_a_gradient_that_is_not_finite_affects_only_its_row(bad):
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("keys", [1, 2, 5, 17, 40, 130])
-def test_structured_rows(structure, keys):
+def test_structured_rows_match_float64(structure, keys):
     contract.check_structured(rows, structure, keys)
 
 
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, torch.tensor([0.4]), None], ids=str)
-def test_attention(case, epsilon):
+def test_attention_matches_float64(case, epsilon):
     heads = case.sizes[1]
     given = torch.linspace(0.05, 0.95, heads) if epsilon is None else epsilon
     contract.check_attention(attention.attention, case, given)
@@ -72,7 +72,7 @@ def test_second_derivatives_match_torchs_operations():
 @pytest.mark.parametrize("backend", [losses, torch_losses], ids=["native", "torch"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("keys", [1, 2, 17, 100, 3000])
-def test_losses(backend, smoothing, keys):
+def test_losses_match_float64(backend, smoothing, keys):
     for epsilon in (1e-4, 0.2, 0.5, 0.9, 1.0):
         made = contract.batch(keys, epsilons=(epsilon,))
         finite = made.scores.abs() > 1e5  # smoothing would multiply huge scores

@@ -37,7 +37,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("keys", LENGTHS)
-def test_rows(keys):
+def test_rows_match_float64(keys):
     contract.check_rows(triton_rows, contract.batch(keys, epsilons=EPSILONS), device=DEVICE)
 
 
@@ -64,18 +64,18 @@ def passes(request, monkeypatch):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.usefixtures("passes")
-def test_attention(case):
+def test_attention_matches_float64(case):
     epsilon = torch.linspace(0.2, 0.9, case.sizes[1])
     contract.check_attention(triton_attention.attention, case, epsilon, device=DEVICE)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, torch.tensor([1e-6])], ids=str)
-def test_attention_of_one_epsilon(epsilon):
+def test_attention_with_one_epsilon_matches_float64(epsilon):
     contract.check_attention(triton_attention.attention, CASES[0], epsilon, device=DEVICE)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)])
-def test_attention_in_half_precision(dtype, atol):
+def test_attention_in_half_precision_matches_float64(dtype, atol):
     given = (CASES[1], torch.linspace(0.2, 1.0, CASES[1].sizes[1]))
     contract.check_attention(
         triton_attention.attention, *given, atol=atol, dtype=dtype, device=DEVICE
