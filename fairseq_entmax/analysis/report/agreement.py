@@ -125,7 +125,7 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
         within = ", ".join(f"{one.measure} {_text(one)}" for one in inner)
         sentences.append(
             f"{model}: {over_all[0].number} heads were removed one at a time and ranked by how much worse "
-            f"the {score} is without each. Agreement of other measures with this ranking: {parts}."
+            f"the {score} is without each. Compared with this ranking: {parts}."
             + (f" Within layers: {within}." if within else "")
             + _warning(over_all)
         )

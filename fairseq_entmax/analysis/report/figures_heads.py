@@ -169,8 +169,8 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
             *charts.head_tooltip(
                 ("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")
             ),
-            alt.Tooltip("offset:Q", title="its relative position", format="+d"),
-            alt.Tooltip("count:Q", title="relations of this kind"),
+            alt.Tooltip("offset:Q", title="most frequent position", format="+d"),
+            alt.Tooltip("count:Q", title="number of relations"),
         ],
     )
     chart = charts.layered(rows, baseline, points).properties(

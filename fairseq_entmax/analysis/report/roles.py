@@ -32,7 +32,7 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
     positional = _percent(settings["positional_share"])
     points, nearly_all = f"{100 * ABOVE_BASELINE:.0f} points", _percent(NEARLY_ALL)
     texts = {
-        "previous token, token 2 ahead, same position, …": "the largest weight is at this one offset "
+        "previous token, 2 tokens ahead, same position, …": "the largest weight is at this one offset "
         f"for at least {positional} of the queries that have a token there, and for more than half of "
         "all queries (Voita et al. 2019)",
         "often …": f"the same for at least {_percent(OFTEN)} of the queries, but less than {positional}",
@@ -107,7 +107,7 @@ def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
         share, offset = max(known, default=(0.0, 0))
     # Source and target share positions, but no tokens
     what, here = ("position", "same") if attention == CROSS else ("token", "current")
-    place = f"{what} {abs(offset)} {'back' if offset < 0 else 'ahead'}"
+    place = f"{abs(offset)} {what}s {'back' if offset < 0 else 'ahead'}"
     if abs(offset) <= 1:
         place = f"{('previous', here, 'next')[offset + 1]} {what}"
     if positional or share >= OFTEN:

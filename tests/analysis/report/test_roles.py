@@ -55,7 +55,7 @@ def relation(to_head, to_dependent, name="nsubj"):
         ({}, []),
         ({"offsets": {"share": {"-1": 0.5, "0": 0.2}}}, ["often previous token, 50 %"]),
         ({"offsets": {"share": {"-1": 0.499, "0": None}}}, []),
-        ({"offsets": {"share": {"0": 0.3, "2": 0.89}}}, ["often token 2 ahead, 89 %"]),
+        ({"offsets": {"share": {"0": 0.3, "2": 0.89}}}, ["often 2 tokens ahead, 89 %"]),
         (
             {"offsets": {"share": {"-1": 0.97}}, "positional": positional(-1)},
             ["previous token, 97 %"],
@@ -99,10 +99,10 @@ def test_a_head_has_the_roles_whose_thresholds_its_measures_reach(measures, word
     ("attention", "measures", "chance", "words"),
     [
         ("encoder-self", {"positional": positional(0)}, None, ["current token, 97 %"]),
-        ("decoder-self", {"positional": positional(-3)}, None, ["token 3 back, 97 %"]),
+        ("decoder-self", {"positional": positional(-3)}, None, ["3 tokens back, 97 %"]),
         ("cross", {"positional": positional(0)}, None, ["same position, 97 %"]),
         ("cross", {"positional": positional(-1)}, None, ["previous position, 97 %"]),
-        ("cross", {"positional": positional(4)}, None, ["position 4 ahead, 97 %"]),
+        ("cross", {"positional": positional(4)}, None, ["4 positions ahead, 97 %"]),
         ("cross", {"relative_position": 0.8}, None, ["words near the current one, 80 %"]),
         ("cross", copying(0.5), 0.1, ["copies: the predicted word, 50 %"]),
         ("cross", copying(0.49), 0.1, []),
