@@ -37,7 +37,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``analyze``."""
     group = parser.add_argument_group("output")
     group.add_argument("--output", metavar="DIR", help="the folder for analysis.json")
-    group.add_argument("--overwrite", action="store_true", help="replace an analysis.json there")
+    group.add_argument("--overwrite", action="store_true", help="replace an existing file")
     group.add_argument("--names", metavar="NAME,…", help="names for the models of --path")
     group = parser.add_argument_group("measures")
     group.add_argument(
@@ -72,7 +72,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
             type=int,
             metavar="N",
             help=f"how many sentences, spread evenly over the data, to compute {measure.name} on "
-            f"(default: {measure.sentences}, or fewer if standard errors get small earlier)",
+            f"(default: {measure.sentences}, or fewer once standard errors are small)",
         )
 
 

@@ -181,7 +181,7 @@ class Sentence:
         places = range(len(layers)) if layer is None else [layer]
         most = max(len(layers[place]) for place in places)
         if most == 0:
-            raise ValueError(f"--layer got {layer}: no heads are left there in {name}")
+            raise ValueError(f"--layer got {layer}: {name} has no heads left there")
         if head is not None and not 0 <= head < most:
             where = name if layer is None else f"layer {layer} of {name}"
             raise ValueError(f"--head got {head}: {where} has heads 0 to {most - 1}")

@@ -46,7 +46,7 @@ def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) 
     rows = list(_rows(analysis, models, number, digits))
     caption = f"{number.title} of every head: {number.meaning}."
     if any(row["copies"] for row in rows):
-        caption += " Words are copied by the heads in a frame."
+        caption += " Heads in a frame copy words."
     is_scale = ends[0] < ends[1]
     color = alt.Color(
         "value:Q",

@@ -59,7 +59,7 @@ def _dispensable(removed: Heads) -> str:
     # By the first score; all of these heads have it
     idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])
-    such = f"; they could be removed first, such as {named}" if idle else ""
+    such = f"; these could be removed first, such as {named}" if idle else ""
     return (
         f"Of {len(removed)} heads that were removed one at a time, {len(idle)} changed no score "
         f"significantly (p < {LEVEL} after Holm's correction){such}."

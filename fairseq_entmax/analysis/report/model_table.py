@@ -13,7 +13,7 @@ Model = dict[str, Any]
 def model_columns(analysis: dict[str, Any]) -> list[tuple[str, str, list[Any]]]:
     """Each column's title, its style in ``STYLES`` of ``summary.js``, and its values."""
     models, is_labelled = analysis["models"], analysis["data"].get("kind") == "labelled"
-    loss = "Loss of its text (nats per token)" if "search" in analysis else "Loss (nats per token)"
+    loss = "Loss of outputs (nats per token)" if "search" in analysis else "Loss (nats per token)"
     # A function of the model; or a field, or a number in one: no column if no model has the field
     columns: list[tuple[str, str, str | Callable[[Model], Any]]] = [
         ("Model", "text", "name"),

@@ -43,7 +43,7 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
         "largest weight is on one of the two rarest words; rare words are not among the "
         f"{settings['rare_rank']} most frequent ones of the training data",
         "copies": f"in at least {_percent(COPIES)} of the steps that predict a word of the source, the "
-        f"largest weight is on this word, and in at least {points} more than by chance",
+        f"largest weight is on this word, at least {points} more often than by chance",
         "subword merging": f"at least {_percent(SUBWORD_MERGING)} of the weight stays inside the word, "
         "over all words and over those of several subwords",
         "question mark, relations, named entities": f"at least {points} above the share in statements "
