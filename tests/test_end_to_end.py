@@ -136,7 +136,7 @@ def test_a_stock_model_trains_and_resumes_with_this_package_as_without(data, tmp
     assert all(torch.equal(moments[n]["exp_avg"], others[n]["exp_avg"]) for n in others)
 
 
-def test_hydra_trains_from_the_recipes_yaml_file(data, tmp_path):
+def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
     options += ["model.alpha_warmup_updates=1000", "optimization.max_epoch=1"]
     loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]

@@ -105,7 +105,7 @@ def test_an_error_while_writing_a_set_leaves_the_old_files(targets, error, messa
     assert names(*{target.parent for target in targets}) == ["a.svg", "b.svg"]
 
 
-def test_a_file_that_cannot_be_created_leaves_the_others_unchanged(targets, tmp_path):
+def test_a_file_that_cannot_be_made_leaves_the_others(targets, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         write_together({targets[0]: b"new", tmp_path / "nowhere" / "a": b"new"})
     assert texts(targets) == ["old", "old", None]

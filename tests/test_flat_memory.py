@@ -22,7 +22,7 @@ def growth(trainer, after_update, updates=12):
     return (counts[-1] - counts[-2]) / updates
 
 
-def test_no_update_leaves_objects_behind_and_a_leak_is_detected():
+def test_no_update_leaves_an_object_behind_and_a_leak_is_seen():
     trainer = make_trainer(build_model(attn_mapping="entmax,fusedmax"), "--lr=0.001")
     leaked = []
     assert growth(trainer, lambda: None) < 0.5

@@ -102,7 +102,7 @@ CALLS = [
 ]
 
 
-def test_help_and_wrong_options_import_neither_torch_nor_fairseq():
+def test_help_and_wrong_options_need_neither_torch_nor_fairseq():
     code = f"""
 import contextlib, io, sys
 from fairseq_entmax.cli import main

@@ -23,6 +23,6 @@ def test_long_work_shows_its_progress_if_enabled(is_shown, capsys, monkeypatch):
     assert ("work: 3 of 4 items, less than a minute left\n" in output) == is_shown
 
 
-def test_a_duration_is_given_in_minutes():
+def test_a_duration_is_in_minutes():
     expected = {29: "less than a minute", 31: "1 min", 3600: "1 h 0 min"}
     assert {seconds: progress.duration(seconds) for seconds in expected} == expected

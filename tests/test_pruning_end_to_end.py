@@ -67,7 +67,7 @@ def test_the_pruned_model_translates_like_the_gated_one(data, pruned):
     assert scores(after) == pytest.approx(scores(before), abs=1e-4)
 
 
-def test_the_pruned_checkpoint_works_like_any_other_model(data, pruned, tmp_path):
+def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path):
     small = pruned / "small.pt"
     settings = {"data_name_or_path": str(data / "bin"), "user_dir": str(USER_DIR)}
     model = TransformerModel.from_pretrained(str(pruned), small.name, **settings)

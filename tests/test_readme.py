@@ -75,7 +75,7 @@ def test_the_example_of_the_mappings_runs_and_gives_exact_zeros(chapter):
     assert (run_example(chapter, "fairseq_entmax.mappings")["weights"] == 0).any()
 
 
-def test_the_example_module_learns_an_alpha_per_head():
+def test_the_example_of_the_module_learns_an_alpha_for_each_head():
     module = run_example("attention", "Entmax(num_alphas=heads)")["attention"]
     assert ((module.alpha > 1) & (module.alpha < 2)).tolist() == [True] * 8
     assert (module.alpha_logit.grad != 0).tolist() == [True] * 8
@@ -111,7 +111,7 @@ def test_every_script_that_is_named_exists(page):
         assert (ROOT / name.replace("RECIPE", "bible_es_en")).is_file(), name
 
 
-def test_the_index_lists_every_chapter():
+def test_the_index_names_every_chapter():
     assert CHAPTERS
     for chapter in CHAPTERS:
         assert f"]({chapter.name})" in INDEX.read_text(encoding="utf-8")

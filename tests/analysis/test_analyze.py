@@ -237,7 +237,7 @@ def test_wrong_options_are_named_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_too_long_sentences_are_skipped_everywhere(data, task, tmp_path, capsys):
+def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path, capsys):
     extra = {"max_source_positions": 40, "max_target_positions": 40, "encoder_learned_pos": True}
     extra |= {"decoder_learned_pos": True, "share_all_embeddings": True, "attn_mapping": "entmax15"}
     model = _build(task, "entmax_transformer", extra)

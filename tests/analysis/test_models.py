@@ -50,7 +50,7 @@ def test_a_checkpoint_is_loaded_as_its_model(tmp_path, arch, options):
         assert torch.allclose(loaded.model(**sample["net_input"])[0], expected, atol=1e-5)
 
 
-def test_other_languages_or_another_dictionary_are_refused(tmp_path):
+def test_other_languages_and_another_dictionary_are_refused(tmp_path):
     path = save(tmp_path / "m.pt", build_model(), languages=("b", "a"))
     with pytest.raises(ValueError, match="give --source-lang b --target-lang a"):
         load_model(path, tiny_task())

@@ -151,7 +151,7 @@ def test_padding_in_the_target_is_handled_as_in_fairseq():
     torch.testing.assert_close(torch.cat(outputs), expected, atol=2e-6, rtol=0)
 
 
-def test_a_source_is_projected_once_per_beam_unless_its_padding_differs():
+def test_a_source_is_projected_once_for_its_beam_unless_its_padding_differs():
     attention, rows = make("cross"), []
     attention.k_proj.register_forward_hook(lambda module, given, _: rows.append(given[0].size(1)))
     source, padding = beams()

@@ -158,7 +158,7 @@ def test_a_query_with_every_key_masked_gets_the_bias_and_no_nan(mapping):
     assert all(p.grad.isfinite().all() for p in attention.parameters() if p.grad is not None)
 
 
-def test_dropout_acts_on_the_weights_and_only_in_training():
+def test_dropout_acts_on_the_weights_in_training_only():
     attention = make("cross", dropout=0.3)
     query, key, _ = inputs("cross")
     plain, weights = attention(query, key, key, need_head_weights=True)

@@ -227,7 +227,7 @@ def test_logged_numbers_count_target_words():
         assert shown[name] == pytest.approx(expected, abs=1e-2)
 
 
-def test_a_prefix_can_be_ignored():
+def test_a_prefix_can_be_left_out():
     model, made = model_of("sparsemax"), sample()
     loss, _, _ = criterion(ignore_prefix_size=2)(model, made)
     per_word, _, _ = criterion()(model, made, reduce=False)

@@ -229,7 +229,7 @@ def test_validation_uses_the_gates_of_generation_and_a_constant_penalty(trainer)
     assert not any(gate.weight.grad is not None for gate in all_gates(model))
 
 
-def test_validation_decides_heads_as_the_next_update_would(trainer):
+def test_validation_by_the_trainer_decides_as_the_next_update_would(trainer):
     model = gated_model()
     loss_of = criterion(target_heads="4", decide_heads_at=3)
     for update in range(3):
@@ -243,7 +243,7 @@ def test_validation_decides_heads_as_the_next_update_would(trainer):
     assert torch.equal(model.pruning_state.multipliers, multipliers)
 
 
-def test_validation_without_a_trainer_does_not_change_the_model(trainer):
+def test_validation_without_a_trainer_changes_nothing_in_the_model(trainer):
     trainer.updates = None
     model = gated_model()
     model.pruning_state.set_updates(50)

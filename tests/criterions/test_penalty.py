@@ -73,7 +73,7 @@ def assert_same(value, expected, gates):
     ("warmup", "updates", "share"),
     [(0, 0, 1.0), (0, 9, 1.0), (10, 0, 0.0), (10, 3, 0.3), (10, 10, 1.0), (10, 25, 1.0)],
 )
-def test_the_penalty_is_lambda_times_the_expected_heads_after_warm_up(warmup, updates, share):
+def test_the_penalty_is_lambda_times_the_expected_heads_after_the_warm_up(warmup, updates, share):
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(weight=0.7, warmup_updates=warmup)
     penalty.advance(gates, state, updates)
@@ -254,7 +254,7 @@ def test_penalty_gradients_and_multipliers_come_from_unprotected_heads(targets):
 
 
 @pytest.mark.parametrize("number", [0, 3, 7])
-def test_protected_heads_are_among_the_heads_that_stay(number):
+def test_protected_heads_are_among_those_that_stay(number):
     gates, alone = make_gates(protected=PROTECTED), make_gates()
     penalty = HeadPenalty(targets={"all": 2 + number}, decide_at=0)
     penalty.advance(gates, PruningState(), 0)

@@ -104,7 +104,7 @@ def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Pat
     assert names(tmp_path) == {"product"}  # no stamp
 
 
-def test_a_run_that_is_set_aside_never_overwrites_another(tmp_path: Path) -> None:
+def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
     for content in ("first", "second"):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "file").write_text(content)
@@ -301,7 +301,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("recipe", "command", "environment", "message"), WRONG)
-def test_a_wrong_option_is_named_at_the_start(
+def test_a_wrong_option_is_named_before_anything_is_done(
     recipe: str, command: str, environment: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     script, *words = command.split()

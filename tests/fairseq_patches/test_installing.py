@@ -150,7 +150,7 @@ def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
     assert other.get_num_updates() == 0
 
 
-def test_optimizer_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
+def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
     whole, model = make_trainer(build_model()), build_model()
     train(whole)
     model.decoder.requires_grad_(False)

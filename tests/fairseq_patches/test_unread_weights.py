@@ -106,7 +106,7 @@ def test_a_failed_update_restores_the_weights():
     assert not trainer.get_model().decoder.weights_are_unread
 
 
-def test_gradients_match_those_with_weights(monkeypatch):
+def test_gradients_are_those_with_weights(monkeypatch):
     def gradients():
         trainer = make_trainer(build_model(), *LOSS, "--clip-norm=0")
         train(trainer)

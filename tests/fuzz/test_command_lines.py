@@ -48,7 +48,7 @@ HEAVY = ("analyze", "ablate", "look", "report")
 
 
 @pytest.mark.parametrize("command", GOOD)
-def test_a_valid_command_line_succeeds(command, place):
+def test_a_good_command_line_succeeds(command, place):
     for words in GOOD[command]:
         outcome = place.run([command, *words.split()])
         # tag would have to download a pipeline

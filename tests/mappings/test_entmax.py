@@ -99,7 +99,7 @@ def test_alpha_of_a_head_is_one_plus_the_sigmoid_of_its_logit():
     assert mapping.alpha_logit.grad.isfinite().all()
 
 
-def test_the_gradient_of_each_logit_matches_finite_differences_of_bisection():
+def test_the_gradient_of_each_logit_equals_finite_differences_of_bisection():
     scores = attention_scores(3, torch.float64)
     grad = random_rows(18, 9, 1.0, seed=7).view(2, 3, 3, 9)
     logits = torch.tensor([-9.0, 0.3, 3.0])  # alpha = 1.0001, 1.57, 1.95

@@ -98,7 +98,7 @@ def test_a_checkpoint_stores_a_factor_other_than_1_of_learned_values(text):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("factor", FACTORS)
-def test_half_precision_keeps_values_and_factor(dtype, factor):
+def test_half_precision_keeps_the_values_and_the_factor(dtype, factor):
     saved = build("entmax:tv=learned", factor, seed=3)
     half, loaded = build("entmax:tv=learned", factor).to(dtype), build("entmax:tv=learned")
     half.load_state_dict(saved.state_dict())

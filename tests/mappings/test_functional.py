@@ -63,7 +63,7 @@ def score_grid(rows=6):
 
 
 @every_alpha
-def test_entmax_matches_bisection_and_the_entmax_package(alpha):
+def test_entmax_equals_bisection_and_the_entmax_package(alpha):
     for scores in score_grid():
         truth = bisection(scores, alpha)
         if alpha > 1:
@@ -74,7 +74,7 @@ def test_entmax_matches_bisection_and_the_entmax_package(alpha):
             assert largest_error(entmax(scores, used), truth) <= 1e-10
 
 
-def test_named_mappings_match_the_exact_algorithms():
+def test_named_mappings_equal_the_exact_algorithms():
     for scores in score_grid():
         for ours, truth in (
             (softmax, torch.softmax),
@@ -121,7 +121,7 @@ def test_rows_that_need_many_iterations_are_solved(growth, narrowing, looks, mon
 
 
 @every_alpha
-def test_gradients_match_finite_differences_of_bisection(alpha):
+def test_gradients_equal_finite_differences_of_bisection(alpha):
     for scale in (0.3, 1.0, 4.0):
         scores, grad = random_rows(10, 8, scale, seed=1), random_rows(10, 8, 1.0, seed=2)
         leaf = scores.clone().requires_grad_()
@@ -289,7 +289,7 @@ def test_half_precision_is_computed_in_float32(function, dtype):
 
 @every_function
 @pytest.mark.parametrize("dim", [-3, -2, 0, 1, 2])
-def test_any_dimension_can_hold_the_keys(function, dim):
+def test_every_dimension_can_hold_the_keys(function, dim):
     scores = random_rows(2 * 3, 5, 2.0).view(2, 3, 5)
     keys_last = function(scores.movedim(dim, -1).contiguous())
     assert largest_error(function(scores, dim), keys_last.movedim(-1, dim)) <= 1e-14

@@ -64,7 +64,7 @@ def test_alpha_is_constant_in_a_scripted_mapping():
 @pytest.mark.parametrize(
     ("text", "name"), [("entmax:oscar=learned", "oscarmax"), ("softmax|fusedmax", "fusedmax")]
 )
-def test_structured_mappings_are_refused_by_name(text, name):
+def test_a_mapping_with_structure_is_refused_by_name(text, name):
     (spec,) = parse_mappings(text)
     with pytest.raises(ValueError, match=f"the mapping {name}.* cannot be scripted or exported"):
         spec.build(2).scriptable()

@@ -131,7 +131,7 @@ def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
 
 @every_case
 @pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((2, 1), 1.5), ((2, 2, 1), 0.3)])
-def test_gradcheck_passes_for_scores_and_both_parameters(case, shape, scale):
+def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
     scores = random_rows(4, 5, scale, seed=1).view(2, 2, 5).requires_grad_()
     inputs = (
         scores,
@@ -143,7 +143,7 @@ def test_gradcheck_passes_for_scores_and_both_parameters(case, shape, scale):
 
 @every_case
 @pytest.mark.parametrize("keys", [7, 40])
-def test_gradients_match_differences_of_the_reference(case, keys):
+def test_gradients_equal_differences_of_the_reference(case, keys):
     rows = 12
     grad, direction = (random_rows(rows, keys, 1.0, seed=seed) for seed in (2, 3))
     scores = random_rows(rows, keys, 1.0, seed=1)

@@ -76,7 +76,7 @@ def test_a_class_that_misstates_its_attentions_is_refused(args, monkeypatch):
         model.take_features(model.attention_options, args)
 
 
-def test_all_features_except_the_heads_can_be_left_out(args, monkeypatch):
+def test_all_features_but_the_heads_can_be_left_out(args, monkeypatch):
     monkeypatch.setattr(Speech, "features", (AttentionHeads,))
     model = Speech.build_model(args, tiny_task()).train()
     model.take_teacher(None, None)

@@ -80,7 +80,7 @@ def test_translations_match_fairseqs():
         ("bart", 5, EntmaxBARTModel),
     ],
 )
-def test_every_architecture_of_fairseq_has_a_counterpart_with_its_defaults(
+def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults(
     stock, number, model_class
 ):
     names = ARCH_MODEL_INV_REGISTRY[stock]

@@ -58,7 +58,7 @@ THREE |= {"decoder_layers": 3, "decoder_layers_to_keep": "1,2"}
         ({**THREE, "encoder_self_attn_heads": "1,3"}, ([1, 3], [4, 4], [4, 4])),
     ],
 )
-def test_heads_are_given_per_layer_or_once_for_all(options, expected):
+def test_heads_are_given_for_each_layer_or_once_for_all(options, expected):
     model = build_model(**options)
     assert head_numbers(model) == dict(zip(ALL.split(","), expected, strict=True))
     assert model.head_gates() == {}
@@ -108,7 +108,7 @@ def test_the_help_lists_registered_gates(monkeypatch):
     assert "subset, coin; of subset" in " ".join(parser.format_help().split())
 
 
-def test_the_command_line_and_a_yaml_file_build_the_same_model():
+def test_the_command_line_and_a_yaml_file_give_the_same_model():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     arguments = "--encoder-self-attn-heads 1,3 --head-gates encoder-self --gate-stretch=-0.2,1.2"
@@ -297,7 +297,7 @@ NO_GATE = r"head gates in encoder\.layers\.0\.self_attn, .*give the --head-"
         (ONE_GATE, {"head_gates": "cross"}, NO_GATE),
     ],
 )
-def test_a_checkpoint_with_other_heads_gates_or_mappings_is_refused(theirs, own, message):
+def test_a_checkpoint_of_other_heads_gates_or_mappings_is_refused(theirs, own, message):
     state = build_model(**theirs).state_dict()
     with pytest.raises(ValueError, match=message):
         build_model(**own).load_state_dict(state)

@@ -35,7 +35,7 @@ def loss_of(model, sample, criterion=CrossEntropyCriterion):
 # -- the control -------------------------------------------------------------------------
 
 
-def test_every_architecture_of_fairseq_has_a_counterpart_with_its_defaults():
+def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
     stock = [name for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"] if "entmax" not in name]
     assert {"transformer_lm", "transformer_lm_gpt", "transformer_lm_wiki103"} <= set(stock)
     plain = vars(TransformerLanguageModelConfig())

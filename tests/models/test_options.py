@@ -222,7 +222,7 @@ GATED = {"head_gates": "encoder-self,cross"}
         ({**GATED, "freeze_decoder": True}, r"--freeze-decoder .*only encoder-self can have gate"),
     ],
 )
-def test_a_wrong_option_is_named_with_its_value_and_the_allowed_ones(options, message):
+def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, message):
     with pytest.raises(ValueError, match=message):
         build_model(**options)
 

@@ -105,7 +105,7 @@ def test_the_output_alpha_rises_with_that_of_its_loss(tmp_path):
     build_model(output_alpha=1.5).load_state_dict(state)
 
 
-def test_heads_can_be_pruned_in_the_middle_of_the_rise(tmp_path):
+def test_heads_are_pruned_in_the_middle_of_the_rise(tmp_path):
     trainer = make_trainer(build_model(**SPARSE))
     train(trainer, 2)
     model = trainer.get_model()

@@ -76,7 +76,7 @@ def test_a_scripted_model_gives_the_same_scores(pair):
 
 
 @torch.no_grad()
-def test_a_scripted_beam_search_finds_the_same_hypotheses(pair):
+def test_a_scripted_beam_search_finds_the_same(pair):
     model, _ = pair
     sample = {"net_input": sources(batch([9, 7, 4], [6, 8, 3]))}
     expected = generator(model).generate([model], sample)

@@ -95,7 +95,7 @@ def test_printed_options_describe_the_output_and_go_alone_to_stdout(folder, caps
     torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
 
 
-def test_an_attention_that_loses_all_heads_is_named(folder, capsys):
+def test_an_attention_that_lost_all_its_heads_is_named(folder, capsys):
     heads = "decoder-self:0.0,0.1,0.2,0.3,1.0,1.1,1.2,1.3;cross:0.0"
     assert prune(folder, "@plain.pt", "--output", "@small.pt", "--heads", heads) == 0
     lost = "decoder-self lost all its heads; --keep decoder-self=N keeps N of them"

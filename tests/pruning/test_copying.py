@@ -61,7 +61,7 @@ def built_from_printed(report, options):
 @pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
 )
-def test_the_pruned_model_copies_and_generates_like_the_gated_model(options):
+def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
     gated = varied(arch=ARCH, **options, head_gates=ALL)
     pruned, report = prune_state(state_of(gated, ARCH, **options, head_gates=ALL), "some.pt")
     smaller = rebuilt(pruned)

@@ -85,7 +85,7 @@ def test_a_pruned_model_matches_the_whole_model_without_the_removed_heads(arch, 
     assert set(after) == names
 
 
-def test_the_settings_of_a_pruned_model_describe_the_remaining_heads():
+def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
     options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
     pruned, report = prune_state(state_of(varied(**options), **options), "some.pt", GONE)
     settings = vars(pruned["cfg"]["model"])

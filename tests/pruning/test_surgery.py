@@ -132,7 +132,7 @@ OPTIONS = [
 @pytest.mark.parametrize(
     "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
 )
-def test_the_pruned_model_is_smaller_and_gives_the_gated_models_scores(options, caplog):
+def test_the_pruned_model_is_smaller_and_gives_the_scores_of_the_gated_one(options, caplog):
     attentions = "encoder-self,decoder-self" if "no_cross_attention" in options else ALL
     options = {**options, "head_gates": attentions}
     gated = trained(**options)
@@ -319,7 +319,7 @@ def test_what_cannot_be_pruned_gives_a_one_line_error(change, heads, message):
         prune_state(state, "some.pt", heads)
 
 
-def test_shared_tensors_are_saved_once(tmp_path):
+def test_tensors_that_were_shared_are_saved_once(tmp_path):
     options = {"head_gates": "cross", "share_all_embeddings": True}
     path, output = str(tmp_path / "gated.pt"), str(tmp_path / "pruned.pt")
     torch.save(state_of(trained(**options), **options), path)

@@ -74,7 +74,7 @@ def model_files(good_state, data, top):
 @pytest.mark.parametrize(
     ("top", "suffix"), [("model/", "gz"), ("a/b/", "bz2"), ("./model/", "gz"), ("", "gz")]
 )
-def test_a_good_archive_can_be_loaded_twice(good_state, attack_data, tmp_path, top, suffix):
+def test_a_good_archive_is_loaded_twice(good_state, attack_data, tmp_path, top, suffix):
     path = tmp_path / f"model.tar.{suffix}"
     pack(path, model_files(good_state, attack_data, top), f"w:{suffix}")
     for _ in range(2):

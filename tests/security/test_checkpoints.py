@@ -19,7 +19,7 @@ ADVICE = ("weights_only", "Weights only", "add_safe_globals", "likely succeed", 
 
 
 @pytest.mark.parametrize("payload", corpus.PAYLOADS)
-def test_the_pickles_of_the_corpus_run_code_under_unsafe_loading(payload, good_state, tmp_path):
+def test_the_pickles_of_the_corpus_run_code_where_loading_is_unsafe(payload, good_state, tmp_path):
     path = corpus.write(f"pickle_{payload}", good_state, tmp_path, tmp_path / "mark")
     torch.load(path, weights_only=False)
     assert (tmp_path / "mark").exists()

@@ -53,7 +53,7 @@ def test_a_checkpoint_keeps_its_search_options_in_python(data, trained, tmp_path
         hub.generate(tokens, sampling=True)
 
 
-def test_a_wrong_option_is_refused_before_the_model_is_loaded(data, tmp_path):
+def test_a_wrong_option_is_refused_before_a_model_is_loaded(data, tmp_path):
     unread = tmp_path / "no-model.pt"
     unread.write_text("no model")
     result = generate(data, unread, TASK, "--no-repeat-ngram-except=☃", check=False)

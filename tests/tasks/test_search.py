@@ -120,7 +120,7 @@ def test_each_option_acts_as_in_the_plain_decoder(options):
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_two_models_search_with_their_mean_attention(beam):
+def test_two_models_search_with_the_mean_of_their_attention(beam):
     models = [model(), model("sparsemax", seed=2)]
     options = {**SUMMARIES, "beam": beam, "temperature": 1.3}
     found = search_with_fairseq(models, options)
@@ -129,7 +129,7 @@ def test_two_models_search_with_their_mean_attention(beam):
 
 
 @pytest.mark.parametrize(("prefix", "nbest"), [(1, 3), (3, 3), (6, 1)])
-def test_a_forced_prefix_is_kept_and_its_attention_counts(prefix, nbest):
+def test_a_prefix_is_kept_and_its_attention_counts(prefix, nbest):
     # The longest prefix contains some whole references, with their end
     models, options = [model()], {**SUMMARIES, "beam": 3, "nbest": nbest}
     found = search_with_fairseq(models, options, prefix)

@@ -276,7 +276,7 @@ def test_a_wrong_option_is_refused_and_nothing_is_written(source, tmp_path, opti
     assert not list(tmp_path.iterdir())
 
 
-def test_without_scipy_losses_are_refused_at_the_start(source, tmp_path, monkeypatch):
+def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[analysis\]'"):
         ablate(source, tmp_path / "out")

@@ -36,7 +36,7 @@ def test_a_cut_line_is_dropped_and_all_others_are_read_back_exactly(path):
         assert path.read_bytes() == whole
 
 
-def test_other_settings_are_refused_with_the_difference_and_the_remedy(path):
+def test_other_settings_are_refused_with_what_differs_and_the_remedy(path):
     before = path.read_bytes()
     changed = {"batch_size": 4, "generation": {"beam": 4, "lenpen": 2.0}}
     differences = (

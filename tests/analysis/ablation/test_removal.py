@@ -132,7 +132,7 @@ def test_losses_and_references_are_in_the_order_of_the_data_set():
 
 
 @pytest.mark.parametrize("options", [{"beam": 2}, {"beam": 1, "sampling": True}])
-def test_scores_do_not_depend_on_previous_scoring(options):
+def test_scores_do_not_depend_on_what_was_scored_before(options):
     """A generator with a beam changes how cross-attention interprets a batch."""
     model = trained(**ENTMAX)
     alone = scorer(model, ["loss"]).score(())
@@ -143,7 +143,7 @@ def test_scores_do_not_depend_on_previous_scoring(options):
     assert again.nll == alone.nll != first.nll
 
 
-def test_an_unknown_target_word_matches_no_hypothesis():
+def test_a_target_that_is_not_in_the_dictionary_matches_no_hypothesis():
     samples = batches()
     samples[2]["target"][0, 0] = tiny_task().target_dictionary.unk()
     (reference,) = scorer(trained(**ENTMAX), ["bleu"], samples).references[3].split()

@@ -57,7 +57,7 @@ def test_identical_translations_have_p_1_unlike_in_sacrebleu():
     ("tokenize", "language", "expected"),
     [(None, "en", "13a"), (None, "zh", "zh"), ("none", "zh", "none"), ("char", "en", "char")],
 )
-def test_the_tokenizer_follows_the_language_unless_given(tokenize, language, expected):
+def test_the_tokenizer_follows_the_language_unless_it_is_named(tokenize, language, expected):
     assert bleu_metric(tokenize, language).tokenizer.signature() == expected
 
 

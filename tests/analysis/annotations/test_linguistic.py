@@ -286,7 +286,7 @@ def test_a_marker_matches_a_word_as_the_unknown_word_does(tmp_path):
     assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
 
 
-def test_another_text_or_number_of_sentences_is_refused(annotated, dictionary):
+def test_a_text_that_differs_or_another_number_of_sentences_is_refused(annotated, dictionary):
     annotations = annotated(line(1, "a") + "\n" + line(1, "b") + line(2, "cd") + "\n")
     tokens = collate(dictionary, ["▁b ▁a ▁b"])
     with pytest.raises(

@@ -45,7 +45,7 @@ def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, cap
     assert run(*command, "--overwrite") == 0
 
 
-def test_json_contains_every_weight(given, capsys):
+def test_json_has_every_weight(given, capsys):
     assert run(*given, "--text", CUT.upper(), "--translation", CUT, "--lower", "--json") == 0
     (sentence,) = json.loads(capsys.readouterr().out)["sentences"]
     expected = look(str(given[0]), CUT, CUT, data=str(given[2]))
@@ -55,7 +55,7 @@ def test_json_contains_every_weight(given, capsys):
             assert torch.equal(torch.tensor(own), weights)
 
 
-def test_a_file_may_contain_sentences_with_translations(given, tmp_path, capsys):
+def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
     (tmp_path / "in.tsv").write_text(f"{CUT}\t▁w9\n\n▁w5\t▁w7 w8\r\n", encoding="utf-8")
     assert run(*given, "--input", tmp_path / "in.tsv", "--layer", 1, "--head", 2) == 0
     out = capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_wrong_arguments_give_a_one_line_error(given, capsys, words, message):
     assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_missing_data_is_refused(tiny, capsys):
+def test_a_missing_checkpoint_or_data_is_refused(tiny, capsys):
     for words, message in (
         ([], "give CHECKPOINT first"),
         (["no.pt", "--text", "a"], "there is no checkpoint no.pt"),

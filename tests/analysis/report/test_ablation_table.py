@@ -89,7 +89,7 @@ def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
     assert str(caught.value).startswith(f"--ablation {path}")
 
 
-def test_a_model_ablated_twice_and_malformed_files_are_refused(small, tmp_path):
+def test_a_model_ablated_twice_and_files_that_are_no_document_are_refused(small, tmp_path):
     path = written(tmp_path, ablation_of(small))
     with pytest.raises(ValueError, match="another file is also of the model softmax"):
         with_ablations(small, [path, path])

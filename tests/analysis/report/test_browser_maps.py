@@ -67,7 +67,7 @@ def test_exactly_the_zeros_are_hatched_and_the_future_is_blank(opened, analysis,
     assert steps.min() >= -2 < 0 < steps.max()
 
 
-def test_a_search_finds_sentences_by_words_without_accents(opened, analysis):
+def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
     page = opened()
     options = page.locator("#sentence-list label")
     page.fill("#sentence-search", "jehova")

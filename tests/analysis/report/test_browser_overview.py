@@ -79,7 +79,7 @@ def test_a_click_on_a_cell_selects_its_head_everywhere(opened):
     page.locator("#details .chart svg").nth(1).wait_for()
 
 
-def test_the_list_is_sorted_by_a_click_on_a_title_and_can_be_filtered(opened, analysis):
+def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis):
     page = opened()
     title = page.locator("#heads-table th", has_text="Density")
     column = page.locator("#heads-table th").all_inner_texts().index(title.inner_text())

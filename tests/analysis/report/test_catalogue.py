@@ -88,7 +88,7 @@ def test_a_grid_has_a_number_per_head_and_no_name_is_cut(analysis, there):
     assert not [text for text in written if "…" in text]
 
 
-def test_grids_of_one_model_share_the_colours_of_all_models(there):
+def test_grids_of_one_model_have_the_colours_of_all(there):
     alone, together = (
         there[name].draw().for_paper()["spec"]["layer"][0]["encoding"]["color"]["scale"]
         for name in ("grid_entropy-1-entmax-tv-learned-softmax", "grid_entropy")
@@ -97,7 +97,7 @@ def test_grids_of_one_model_share_the_colours_of_all_models(there):
     assert {row["model"] for row in rows(there["grid_entropy-2-entmax"])} == {"entmax"}
 
 
-def test_a_map_has_every_weight_and_exact_zeros_are_hatched(analysis, there):
+def test_a_map_has_every_weight_of_the_head_and_exact_zeros_are_hatched(analysis, there):
     name = "map_17_encoder-self_0_1-1-entmax-tv-learned-softmax"
     zeros = int((weights_of(analysis, 1, 1, "encoder-self", 0, 1) == 0).sum())
     svg = vl_convert.vegalite_to_svg(there[name].draw().for_paper())

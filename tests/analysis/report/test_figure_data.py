@@ -114,7 +114,7 @@ def test_the_density_distribution_sums_over_heads(small):
     ]
 
 
-def test_heads_are_ranked_by_density_within_their_layer(small):
+def test_heads_are_ranked_by_density_in_their_layer(small):
     for head, density in zip(layer_of(small)["heads"], [0.5, 0.9, 0.1], strict=True):
         head["density"] = density
     found = [

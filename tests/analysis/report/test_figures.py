@@ -53,7 +53,7 @@ def every_head(analysis):
             yield from entry["heads"]
 
 
-def test_a_complete_analysis_gives_every_figure(small):
+def test_a_full_analysis_gives_every_figure(small):
     assert list(drawn(small, PRUNING)) == EVERY_FIGURE
 
 

@@ -24,7 +24,7 @@ def test_sparse_heads_are_counted_and_the_sparsest_is_named():
     assert words.endswith("ablate to find out which heads could be removed.")
 
 
-def test_softmax_leaves_out_no_word():
+def test_softmax_leaves_out_nothing():
     assert "No head gives any word a weight of exactly zero." in text((1.0, {}), (1.0, {}))
 
 

@@ -45,7 +45,7 @@ def test_importance_has_the_models_number_of_sentences_and_largest_error(analysi
         ([1.0, 1.1], [1.2, 1.3], None, "No correlation: at least 3 heads must learn it (here: 2)."),
     ],
 )  # fmt: skip
-def test_the_page_says_whether_alpha_follows_its_initial_value(analysis, start, end, value, words):
+def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, value, words):
     lines = [
         {"update": 100 * place, "values": {"cross": {"0": own, "1": [1 + place / 2] * 4}}}
         for place, own in enumerate((start, end))

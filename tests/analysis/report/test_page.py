@@ -83,7 +83,7 @@ def test_a_layer_without_heads_is_in_the_page(changed):
     assert data["sentences"][0]["models"][0][0]["heads"] == 0
 
 
-def test_each_map_is_in_its_block_within_the_stated_precision(analysis):
+def test_each_map_lies_in_its_block_within_the_stated_precision(analysis):
     page = render_page(analysis)
     for number, entry in enumerate(analysis["maps"]):
         places = embedded(page)["sentences"][number]["models"]

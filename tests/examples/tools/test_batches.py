@@ -24,7 +24,7 @@ def test_processes_share_almost_the_whole_batch_in_as_few_turns_as_fit(batch, mo
     assert (update_freq - 1) * world * most < batch
 
 
-def test_a_batch_with_less_than_a_token_per_process_is_refused():
+def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
     with pytest.raises(UsageError, match="makes 9 processes: a batch of 8 tokens has not one"):
         share(8, 100, 9)
 
@@ -53,7 +53,7 @@ def test_a_pair_counts_by_its_longer_side_and_classified_pairs_by_the_sum(tmp_pa
     assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [8, 10, 8]
 
 
-def test_a_truncated_index_is_named(tmp_path, capsys):
+def test_an_index_that_is_cut_short_is_named(tmp_path, capsys):
     for side in ("es", "en"):
         (tmp_path / f"train.es-en.{side}.idx").write_bytes(MAGIC)
     with pytest.raises(SystemExit):

@@ -155,7 +155,7 @@ def test_sides_without_a_language_code_are_cut_in_the_given_language(tmp_path):
     assert shorter == [["the u.s. said", "b"], ["<t> don", "b"]]
 
 
-def test_cut_words_are_joined_again(monkeypatch, capsysbinary):
+def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
     text = 'He said, "I don\'t (really) know: 3.5%!"'
     cut = words.cutter("en")(text)
     assert cut != text

@@ -19,7 +19,7 @@ def test_the_words_are_the_lower_cased_leaves_of_a_parse():
     assert words_of("Hello") == "hello"
 
 
-def test_pairs_without_a_label_are_left_out_and_others_stay_in_order(archive, tmp_path):
+def test_pairs_without_a_label_are_left_out_and_the_others_stay_in_order(archive, tmp_path):
     text = tmp_path / "text"
     text.mkdir()
     write_splits(archive, text)

@@ -47,7 +47,7 @@ def test_a_missing_or_infinite_score_is_an_error(log, subwords):
         measure(log.split("\n"), LINES, subwords, "a.log")
 
 
-def test_all_logs_go_into_one_table_and_one_file(tmp_path, capsys):
+def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):
     write_index(tmp_path / "test.idx", [5, 3])
     (tmp_path / "test.en").write_text("\n".join([*LINES, ""]), encoding="utf-8")
     (tmp_path / "a.log").write_text(LOG, encoding="utf-8")

@@ -12,7 +12,7 @@ def run(scores, speed=""):
     return [("entmax", "all6-pruned", "b.pt", str(scores), str(speed))]
 
 
-def test_a_row_has_its_models_heads_score_and_speed(tmp_path):
+def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path):
     rows = [
         {"model": "a.pt", "parameters": 1000, "sentences_per_second": 12.345, "ratio": 1.0},
         {"model": "b.pt", "parameters": 90, "sentences_per_second": 20.0, "ratio": 1.618},

@@ -43,7 +43,7 @@ def test_each_model_is_compared_with_the_first(capsys, runs):
     assert 0 < float(good["p"]) < 0.01
 
 
-def test_models_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
+def test_models_that_were_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
     (tmp_path / "good" / "test.ref").write_text("another\n")
     with pytest.raises(SystemExit):
         side_by_side.main([*runs, "--names", "poor", "same", "good"])
@@ -65,7 +65,7 @@ def test_the_first_rouge_row_has_its_interval_and_others_their_change(tmp_path, 
     assert second == ["no-copy", "37.50", "17.50", "32.50", "-2.50", "-3.50 to -1.50", "0.013"]
 
 
-def test_a_table_is_printed_in_columns(tmp_path):
+def test_a_table_is_shown_in_columns(tmp_path):
     (tmp_path / "a.tsv").write_text("model\tBLEU\tchange\nstock\t9.10\t\nentmax\t10.20\t+1.10\n")
     assert shown(tmp_path / "a.tsv") == (
         "model    BLEU  change\nstock    9.10\nentmax  10.20  +1.10"

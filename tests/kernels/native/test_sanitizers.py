@@ -107,7 +107,7 @@ def test_deliberate_faults_are_found(name, wrong, message, built):
     assert message in result.stderr
 
 
-def test_the_driver_calls_every_function_of_the_library():
+def test_every_function_of_the_library_is_called():
     declared = {
         line.split("(")[0].split()[-1]
         for line in (library.FOLDER / "kernels.c").read_text().splitlines()

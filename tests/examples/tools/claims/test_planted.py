@@ -252,7 +252,7 @@ def test_planted_numbers_decide_the_verdict(key, plant, wanted, expected):
     assert CLAIMS[key].judged(corpus(plant, **wanted)).decision.verdict == expected
 
 
-def test_runs_with_different_numbers_of_updates_are_not_compared():
+def test_runs_with_other_numbers_of_updates_are_not_compared():
     def more(document):
         document["updates"] *= 1 + (document["role"] == "continued")
 
