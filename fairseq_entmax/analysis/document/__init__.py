@@ -77,7 +77,7 @@ def check_output(folder: str | None, overwrite: bool) -> None:
         )
     above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        raise PermissionError(f"--output got {folder!r}, which cannot be written to")
+        raise PermissionError(f"--output got {folder!r}, which is not writable: choose another")
 
 
 def write(analysis: dict[str, Any], folder: str) -> str:
