@@ -101,7 +101,7 @@ RUNS = {
 
 def _layerdrop(side: str) -> str:
     return (
-        f"--head-gates: --{side}-layerdrop 0.5 leaves layers, and so gates, out of updates: "
+        f"--head-gates: --{side}-layerdrop 0.5 skips layers, and so gates, in some updates: "
         f"leave it out while heads are pruned"
     )
 

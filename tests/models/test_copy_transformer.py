@@ -225,10 +225,10 @@ def test_a_checkpoint_with_another_vocabulary_is_refused():
         ({"copy_heads": ""}, "--copy-heads: heads must be whole numbers"),
         ({"copy_mapping": "softmin"}, "--copy-mapping: .*softmin"),
         ({"copy_mapping": "softmax|sparsemax*3"}, "--copy-mapping: must be one mapping"),
-        ({"cross_attn_heads": "4,0"}, "--copy-heads 0: layer 1 .* has no heads, they were pruned"),
+        ({"cross_attn_heads": "4,0"}, "--copy-heads 0: layer 1 .* no heads, as they were pruned"),
         ({"source_position_markers": -1}, "--source-position-markers: must be a whole number"),
         ({"no_cross_attention": True}, "--no-cross-attention leaves no cross-attention to copy"),
-        ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff has no one distribution"),
+        ({"adaptive_softmax_cutoff": "8,12"}, "adaptive-softmax-cutoff has no single distribution"),
     ],
 )
 def test_invalid_options_are_refused(options, message):

@@ -105,7 +105,7 @@ def test_the_named_attentions_get_one_gate_per_head_with_the_given_options():
 def test_the_help_lists_registered_gates(monkeypatch):
     monkeypatch.setitem(GATES, "coin", HardConcreteGate)
     add_arguments(parser := argparse.ArgumentParser())
-    assert "subset, coin; of subset" in " ".join(parser.format_help().split())
+    assert "subset, coin; with subset" in " ".join(parser.format_help().split())
 
 
 def test_the_command_line_and_a_yaml_file_give_the_same_model():

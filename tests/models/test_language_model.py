@@ -127,7 +127,7 @@ def test_a_stock_checkpoint_is_read_as_its_counterpart_with_softmax():
     [
         ({"head_gates": "cross"}, "this model has no cross attention, only decoder-self"),
         ({"cross_attn_heads": "3"}, "--cross-attn-heads got '3': this model has no cross"),
-        ({"freeze_decoder": True}, "--freeze-decoder is for models with an encoder"),
+        ({"freeze_decoder": True}, "--freeze-decoder needs a model with an encoder"),
         ({"base_layers": 1}, "--base-layers 1: this model has no layers without attention"),
         (
             {"character_embeddings": True, "character_filters": "__import__('os').abort()"},

@@ -210,7 +210,7 @@ GATED = {"head_gates": "encoder-self,cross"}
         ({"encoder_xformers_att_config": "__import__('os').abort()"}, r"--encoder-xformers-att"),
         ({"encoder_self_attn_heads": "4,4,4"}, r"3 numbers of heads for 2 layers, in '4,4,4'"),
         ({"encoder_layers": 0, "encoder_self_attn_heads": "4,4"}, r"2 numbers of heads for 0 lay"),
-        ({"cross_attn_heads": "5"}, r"--cross-attn-heads: .*place for 4 heads at most, .*not 5"),
+        ({"cross_attn_heads": "5"}, r"--cross-attn-heads: .*room for at most 4 heads, .*not 5"),
         ({"decoder_self_attn_heads": "3,-1"}, r"whole numbers of 0 or more, .*3,0,8, not '3,-1'"),
         ({"cross_attn_heads": "2,"}, r"--cross-attn-heads: .*not '2,'"),
         ({"cross_attn_heads": []}, r"--cross-attn-heads: .*not \[\]"),
@@ -218,7 +218,7 @@ GATED = {"head_gates": "encoder-self,cross"}
         ({"head_gates": "cross,cross"}, r"--head-gates: .*named twice in 'cross,cross'"),
         ({**GATED, "cross_attn_heads": 0}, r"--head-gates: cross attention has no heads to put ga"),
         ({**GATED, "no_cross_attention": True}, r"--head-gates: --no-cross-attention leaves no cr"),
-        ({**GATED, "decoder_layerdrop": 0.2}, r"--head-gates: --decoder-layerdrop 0.2 leaves lay"),
+        ({**GATED, "decoder_layerdrop": 0.2}, r"--head-gates: --decoder-layerdrop 0.2 skips lay"),
         ({**GATED, "freeze_decoder": True}, r"--freeze-decoder .*only encoder-self can have gate"),
     ],
 )

@@ -50,8 +50,8 @@ def _mapping_of(attention: str) -> Any:
 def _heads_of(attention: str) -> Any:
     stock = "--encoder" if attention == ENCODER_SELF else "--decoder"
     help = (
-        f"heads of {attention} attention in each layer, bottom layer first, such as 3,0,8, or "
-        f"one number for every layer; a head keeps the width that {stock}-attention-heads gives it"
+        f"number of heads of {attention} attention in each layer, bottom layer first, such as 3,0,8, or "
+        f"one number for all layers; a head keeps the width that {stock}-attention-heads gives it"
     )
     every_layer = f"{stock}-attention-heads in every layer"
     return option(None, help, values.parse_head_counts, "N,N,...", every_layer)
@@ -77,51 +77,51 @@ class AttentionHeads(Feature):
     cross_attn_mapping: LayersSpec | None = _mapping_of(CROSS)
     alpha_init: str | float = option(
         NORMAL,
-        "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
-        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first; --tv-init, "
-        "--oscar-init and --p-init start other numbers, and temperature_init in a mapping's text",
-        lambda value: check_alpha_init(value, "the start of alpha"),
+        "initial value of a learned alpha = 1 + sigmoid(a): with a drawn from N(0, 1), or a number strictly "
+        "between 1 and 2 for every head; entmax:init=1.5 in a mapping's text takes precedence; for other "
+        "learned numbers: --tv-init, --oscar-init, --p-init, and temperature_init in a mapping's text",
+        lambda value: check_alpha_init(value, "the initial alpha"),
         "normal|NUMBER",
     )
     tv_init: float = option(
         strengths.TV_INIT,
-        "start of a learned strength of total variation, entmax:tv=learned, above 0; a mapping's "
-        "own, entmax:tv=learned:tv_init=0.3, comes first",
-        lambda value: strengths.check_strength_init(value, "the start of tv"),
+        "initial value of a learned strength of total variation, entmax:tv=learned, above 0; "
+        "entmax:tv=learned:tv_init=0.3 in a mapping's text takes precedence",
+        lambda value: strengths.check_strength_init(value, "the initial tv"),
         "NUMBER",
     )
     oscar_init: float = option(
         strengths.OSCAR_INIT,
-        "start of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
-        lambda value: strengths.check_strength_init(value, "the start of oscar"),
+        "initial value of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
+        lambda value: strengths.check_strength_init(value, "the initial oscar"),
         "NUMBER",
     )
     p_init: float = option(
         strengths.P_INIT,
-        "start of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
-        lambda value: strengths.check_p_init(value, "the start of p"),
+        "initial value of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
+        lambda value: strengths.check_p_init(value, "the initial p"),
         "NUMBER",
     )
     share_alpha: str = option(
         base.SHARE_NONE,
-        "one learned alpha, and of each other number that a mapping learns (tv, oscar, p, temperature), "
-        "per head (none), per layer and attention (layer), per attention (attention), or one in all "
-        "(model); a mapping's own, entmax:share=layer, comes first",
+        "share alpha and each other number that a mapping learns (tv, oscar, p, temperature): one per head "
+        "(none), per layer and attention (layer), per attention (attention), or one for the whole model "
+        "(model); entmax:share=layer in a mapping's text takes precedence",
         lambda value: base.check_share(value, "the sharing"),
         "|".join(base.SHARING),
     )
     alpha_lr_factor: float = option(
         NO_FACTOR,
-        "how much faster than other parameters alpha, and every other number that a mapping learns, "
-        "changes, from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
+        "learning rate factor of alpha and every other number that a mapping learns, from 0.001 to 10000; "
+        "entmax:lr_factor=10 in a mapping's text takes precedence",
         values.check_factor,
         "NUMBER",
     )
     alpha_warmup_updates: int = option(
         0,
-        "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
-        "updates; alpha rises from 1 to its value, a strength from 0, p has a growing share, and a "
-        "temperature does not rise; a mapping's own, sparsemax:warmup=5000, comes first",
+        "make attention sparse by degrees: each mapping begins as softmax and reaches its final form after N "
+        "updates; alpha rises from 1 to its value, a strength from 0, sqpnormmax is mixed with less and less "
+        "softmax, and temperatures do not change; sparsemax:warmup=5000 in a mapping's text takes precedence",
         lambda value: check_warmup(value, "the number"),
         "N",
     )
@@ -170,8 +170,8 @@ class AttentionHeads(Feature):
         places = [(attention, layer) for attention, layer, *_ in layers]
         if len(set(places)) < len(places):
             raise ValueError(
-                f"{type(model).__name__} has several encoders or decoders, and heads are known by "
-                f"attention and layer alone: build it with one encoder and one decoder at the most"
+                f"{type(model).__name__} has several encoders or decoders, but heads are identified only "
+                f"by attention and layer: build it with at most one encoder and one decoder"
             )
         found = {attention for attention, _ in places}
         wrong = found ^ {attention for attention, heads in self.heads.items() if heads}
@@ -179,8 +179,8 @@ class AttentionHeads(Feature):
             wrong.discard(CROSS)
         if wrong:
             raise ValueError(
-                f"{type(model).__name__} has the attentions {', '.join(sorted(found)) or 'none'}, its "
-                f"class's attribute 'attentions' says {', '.join(self.heads)}: say there what it has"
+                f"{type(model).__name__} has the attentions {', '.join(sorted(found)) or 'none'}, but its class's "
+                f"attribute 'attentions' says {', '.join(self.heads)}: list there those that it has"
             )
         for attention, layer, module, name in layers:
             number, mapping = self.heads[attention][layer], None
@@ -227,7 +227,7 @@ class AttentionHeads(Feature):
             )
         if max(counts, default=0) > most:
             raise ValueError(
-                f"{option_name(option)}: a layer has place for {most} heads at most, as "
+                f"{option_name(option)}: a layer has room for at most {most} heads, as "
                 f"--{SIDES[attention]}-attention-heads says, not {max(counts)}"
             )
         return counts
@@ -266,9 +266,9 @@ def _share_parameters(model: Any) -> None:
             factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
             if factor != mapping.lr_factor:
                 raise ValueError(
-                    f"{type(mapping).__name__} shares what it learns with the whole {group}, and "
+                    f"{type(mapping).__name__} shares what it learns with the whole {group}, but "
                     f"has lr_factor={factor:g} in one layer and {mapping.lr_factor:g} in another: "
-                    f"give all of them the same"
+                    f"give all layers the same factor"
                 )
         for name, parameter in list(mapping.named_parameters()):
             first = shared.setdefault((type(mapping), group, name), parameter)

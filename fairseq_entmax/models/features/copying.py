@@ -13,12 +13,12 @@ from fairseq_entmax.models.feature import Feature, ModelOptions, option, option_
 
 # Options of fairseq's that leave no copy head, or no vocabulary to mix with, and the reason
 _REFUSED = {
-    "no_cross_attention": "leaves no cross-attention to copy by",
+    "no_cross_attention": "leaves no cross-attention to copy with",
     "cross_self_attention": "mixes words of the target into the attention to the source",
-    "adaptive_input": "has no one table of words that copied words could be looked up in",
-    "adaptive_softmax_cutoff": "has no one distribution over words that the copy could mix with",
-    "decoder_layerdrop": "leaves the layer of the copy heads out at times",
-    "merge_src_tgt_embed": "changes the numbers of words after the data were made with them",
+    "adaptive_input": "has no single table of embeddings to look up copied words in",
+    "adaptive_softmax_cutoff": "has no single distribution over words to mix the copy distribution with",
+    "decoder_layerdrop": "sometimes skips the layer of the copy heads",
+    "merge_src_tgt_embed": "renumbers words after the data were made with the old numbers",
 }
 # More than any source has words, yet few enough for a vocabulary that fits in memory
 MOST_MARKERS = 100_000
@@ -51,28 +51,28 @@ class Copying(Feature):
     name = "copy"
     copy_layer: int = option(
         -1,
-        "decoder layer whose cross-attention says what is copied: from 0, the bottom, or from -1, "
-        "the top",
+        "decoder layer whose cross-attention decides what is copied, counted from 0 (bottom) or "
+        "from -1 (top)",
         values.whole_number(-999, 999),
         "N",
     )
     copy_heads: tuple[int, ...] = option(
         "0",
-        "heads of that layer whose weights, or their mean, are the distribution of the copy",
+        "heads of that layer; the mean of their weights is the copy distribution",
         parse_copy_heads,
         "N,N,...",
     )
     copy_mapping: MappingSpec | None = option(
         None,
-        "mapping of the copy heads alone, such as softmax where all others are sparsemax",
+        "mapping of the copy heads alone, such as softmax if all other heads are sparsemax",
         parse_copy_mapping,
         "SPEC",
         "that of their layer",
     )
     source_position_markers: int = option(
         0,
-        "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
-        "lacks, stand at the end of the dictionary, as 'fairseq-entmax oov' makes it; 0 for "
+        "number of words <unk-0>, <unk-1> and so on at the end of the dictionary, as 'fairseq-entmax "
+        "oov' makes it, which stand for source words outside the vocabulary; 0 for "
         "subwords",
         values.whole_number(0, MOST_MARKERS),
         "N",
@@ -99,10 +99,10 @@ class Copying(Feature):
             )
         number = options.heads[CROSS][layer]
         if self.heads[-1] >= number:
-            there = f"heads 0 to {number - 1}" if number else "no heads, they were pruned"
+            there = f"heads 0 to {number - 1}" if number else "no heads, as they were pruned"
             raise ValueError(
                 f"--copy-heads {','.join(map(str, self.heads))}: layer {layer} of the cross attention "
-                f"has {there}: name heads that it has, or another layer by --copy-layer"
+                f"has {there}: name heads that it has, or another layer with --copy-layer"
             )
         if self.copy_mapping is not None:
             spec = options.specs[CROSS][layer]

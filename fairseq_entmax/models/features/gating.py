@@ -42,33 +42,33 @@ class Gates(Feature):
     )
     gate: str = option(
         gates.HARD_CONCRETE,
-        lambda: f"which gates: {', '.join(GATES)}; of subset exactly --target-heads are open",
+        lambda: f"type of gates: {', '.join(GATES)}; with subset, exactly --target-heads are open",
         parse_gate,
         "GATE",
     )
     gate_temperature: float = option(
         gates.TEMPERATURE,
-        "temperature beta of the gates, from 0.01 and below 1; that of subset falls to 0.01",
+        "temperature beta of the gates, from 0.01 to below 1; with subset, it falls to 0.01",
         gates.check_temperature,
         "NUMBER",
     )
     gate_stretch: tuple[float, float] = option(
         ",".join(map(str, gates.STRETCH)),
-        "stretch limits gamma below 0 and zeta above 1 of hard-concrete gates, written with an equals sign, "
+        "stretch limits of hard-concrete gates, gamma below 0 and zeta above 1, given after an equals sign; "
         "or one number e for -e and 1 + e",
         gates.check_stretch,
         "GAMMA,ZETA",
     )
     gate_init: float = option(
         gates.INIT,
-        "start of log a of every gate; from 2.4 on, with the other defaults, a gate starts as 1 "
-        "in evaluation; from -10 to 10",
+        "initial log a of every gate, from -10 to 10; from 2.4 on, with the other defaults, a gate "
+        "starts as 1 in evaluation",
         gates.check_init,
         "NUMBER",
     )
     gate_lr_factor: float = option(
         gates.LR_FACTOR,
-        "how much faster than other parameters log a learns, from 0.001 to 10000",
+        "learning rate factor of log a, from 0.001 to 10000",
         values.check_factor,
         "NUMBER",
     )
@@ -97,18 +97,18 @@ class Gates(Feature):
             layerdrop = getattr(args, f"{side}_layerdrop", 0)
             if layerdrop:
                 raise ValueError(
-                    f"--head-gates: --{side}-layerdrop {layerdrop} leaves layers, and so gates, "
-                    f"out of updates: leave it out while heads are pruned"
+                    f"--head-gates: --{side}-layerdrop {layerdrop} skips layers, and so gates, in "
+                    f"some updates: leave it out while heads are pruned"
                 )
             if GATES[self.gate].draws_together and getattr(args, "checkpoint_activations", False):
                 raise ValueError(
-                    f"--gate {self.gate} draws all layers' gates at once, --checkpoint-activations would "
-                    "draw each anew: leave one out"
+                    f"--gate {self.gate} draws all layers' gates at once, but --checkpoint-activations "
+                    "would draw each again: leave one out"
                 )
             if side == "decoder" and getattr(args, "freeze_decoder", False):
                 raise ValueError(
-                    f"--head-gates {','.join(self.gated)}: --freeze-decoder keeps the decoder as it "
-                    f"is, so only encoder-self can have gates"
+                    f"--head-gates {','.join(self.gated)}: --freeze-decoder stops the decoder from "
+                    f"learning, so only encoder-self can have gates"
                 )
 
     def build(self, options: ModelOptions, attention: str, layer: int) -> Gate:
@@ -138,14 +138,14 @@ class FrozenDecoder(Feature):
     name = "frozen_decoder"
     freeze_decoder: bool = option(
         False,
-        "keep every parameter of the decoder as it is, shared embeddings included; for pruning "
+        "do not train the parameters of the decoder, including shared embeddings; for pruning "
         "the encoder of a trained model",
     )
 
     def fit(self, options: ModelOptions, args: Any) -> None:
         if self.freeze_decoder and CROSS not in options.attentions:
             raise ValueError(
-                "--freeze-decoder is for models with an encoder and a decoder, which this is not: "
+                "--freeze-decoder needs a model with an encoder and a decoder, unlike this one: "
                 "leave it out"
             )
 

@@ -22,15 +22,15 @@ class SparseOutput(Feature):
     name = "output"
     output_alpha: float | None = option(
         None,
-        "alpha of the entmax that makes probabilities of words from the output's scores, in "
-        "generation and evaluation: from 1 (softmax) to 2 (sparsemax)",
+        "alpha of the entmax that turns the output's scores into word probabilities in "
+        "generation and evaluation, from 1 (softmax) to 2 (sparsemax)",
         lambda value: check_alpha(value, "alpha of the output"),
         "NUMBER",
         "--loss-alpha with --criterion entmax_loss, otherwise 1",
     )
     loss_alpha_warmup_updates: int = option(
         0,
-        "let alpha of --criterion entmax_loss, and of the output with it, rise from 1 (cross-entropy "
+        "raise alpha of --criterion entmax_loss, and with it that of the output, from 1 (cross-entropy "
         "and softmax) to its value over N updates",
         lambda value: check_warmup(value, "the number"),
         "N",
@@ -49,11 +49,11 @@ class SparseOutput(Feature):
             return
         reason = ""
         if DECODER_SELF not in options.attentions:
-            reason = "this model writes no words"
+            reason = "this model does not generate words"
         elif options.copy is not None:
             reason = "the output of a model that copies is a mixture, trained by copy_cross_entropy"
         elif getattr(args, "adaptive_softmax_cutoff", None):
-            reason = "--adaptive-softmax-cutoff has no one score for each word"
+            reason = "--adaptive-softmax-cutoff gives words no single score"
         if reason:
             raise ValueError(f"{option} with alpha {alpha:g}: {reason}: leave one out")
 

@@ -20,15 +20,15 @@ class Teaching(Feature):
     name = "teaching"
     teacher: str | None = option(
         None,
-        "a checkpoint whose probabilities the model learns beside what its criterion asks for, such "
-        "as the model before heads were pruned",
+        "a checkpoint whose probabilities the model also learns to match, such as the model "
+        "before its heads were pruned",
         str,
         "CHECKPOINT",
         "none",
     )
     teacher_weight: float = option(
         0.5,
-        "w: the loss is 1 - w times the criterion's and w times the divergence from the teacher, "
+        "w: the loss is 1 - w times the criterion's plus w times the divergence from the teacher, "
         "from 0 to 1",
         check_weight,
         "NUMBER",
