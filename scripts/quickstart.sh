@@ -124,7 +124,7 @@ if $compare; then
     mappings=(softmax entmax15 entmax)
     rm -f "$output/compare.tsv"
     for one in "${mappings[@]}"; do train_and_evaluate "$one"; done
-    write_whole "$output/compare.tsv" compare_table "${mappings[@]}"
+    write_atomically "$output/compare.tsv" compare_table "${mappings[@]}"
     say "comparison ($output/compare.tsv)"
     awk -F '\t' '{ printf "%-12s %6s %7s %7s\n", $1, $2, $3, $4 }' "$output/compare.tsv"
 else

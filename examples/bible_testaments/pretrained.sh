@@ -78,14 +78,14 @@ step=$(files_fingerprint "${models[@]}" "$TOOLS"/{predictions,accuracy}.py)
 classify() {
     local number
     for number in "${!names[@]}"; do
-        write_whole "${predictions[number]}" python3 "$TOOLS/predictions.py" write "${models[number]}" "$OUTPUT/data-bin"
+        write_atomically "${predictions[number]}" python3 "$TOOLS/predictions.py" write "${models[number]}" "$OUTPUT/data-bin"
     done
-    write_whole "$FOLDER/accuracy.tsv" accuracy_of "${predictions[@]}" --names "${names[@]}"
+    write_atomically "$FOLDER/accuracy.tsv" accuracy_of "${predictions[@]}" --names "${names[@]}"
 }
 once "classify the test verses" "$FOLDER/.classify.done" "$step" "$FOLDER/accuracy.tsv" -- classify
 
 measure() {
-    write_whole "$FOLDER/speed.tsv" python3 "$TOOLS/predictions.py" speed "$OUTPUT/data-bin" "${models[@]}"
+    write_atomically "$FOLDER/speed.tsv" python3 "$TOOLS/predictions.py" speed "$OUTPUT/data-bin" "${models[@]}"
     fairseq-entmax analyze "$OUTPUT/data-bin" "${TASK[@]}" --gen-subset test --path "$(joined : "${models[@]}")" \
         --names "$(joined , "${names[@]}")" --output "$FOLDER/heads" --overwrite --num-workers 0 --cpu
     fairseq-entmax report "$FOLDER/heads/analysis.json" --output "$FOLDER/heads/report.html" --overwrite

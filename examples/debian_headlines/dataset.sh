@@ -89,7 +89,7 @@ write_table() {
     for run in "${RUNS[@]}"; do
         compared=()
         if [[ $run != "${RUNS[0]}" ]]; then compared=(--compare "$run/test.hyp"); fi
-        write_whole "$run/rouge.json" fairseq-entmax rouge "${RUNS[0]}/test.hyp" --text --json \
+        write_atomically "$run/rouge.json" fairseq-entmax rouge "${RUNS[0]}/test.hyp" --text --json \
             ${compared[@]+"${compared[@]}"} "${ROUGE[@]}" || return
         files+=("$run/rouge.json")
     done

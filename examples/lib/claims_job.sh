@@ -51,12 +51,12 @@ if [[ $size == large ]]; then
     larger=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 fi
 baseline=$model-$size-seed$SEED
-is_kept() { [[ -f $record/$1.json.xz ]]; }
+is_recorded() { [[ -f $record/$1.json.xz ]]; }
 # one_of WORD WORD...: whether the first is among the others
 one_of() { [[ " ${*:2} " == *" $1 "* ]]; }
 
-# keep RUN ROLE [OPTION...]: records what a trained model does; options are those of claims_record.py
-keep() {
+# record_run RUN ROLE [OPTION...]: records what a trained model does; options are those of claims_record.py
+record_run() {
     local folder=$output/runs/$1 parses=() scores=loss
     local data=("$output/data-bin" "${TASK[@]}" --gen-subset test --path "$(best_of "$1")" --max-tokens 4000)
     if [[ -f $output/test.conllu ]]; then parses=(--conllu "$output/test.conllu"); fi
@@ -75,15 +75,15 @@ keep() {
 # prune BUDGET: prunes to the budget; for 24 heads, also trains a model with the same heads from scratch
 prune() {
     local name=$baseline-${1/=/} whole
-    is_kept "$name-pruned" && { [[ $1 != all=24 ]] || is_kept "$name-scratch"; } && return
+    is_recorded "$name-pruned" && { [[ $1 != all=24 ]] || is_recorded "$name-scratch"; } && return
     search "$name-search" "$baseline" "$1" "$mapping"
     take_out "$name-search"
     recover "$name-pruned" "$name-search" "$mapping"
-    is_kept "$name-pruned" || keep "$name-pruned" pruned --budget "${1/=/}" --from-run "$baseline" --search "$name-search"
-    if [[ $1 == all=24 ]] && ! is_kept "$name-scratch"; then
+    is_recorded "$name-pruned" || record_run "$name-pruned" pruned --budget "${1/=/}" --from-run "$baseline" --search "$name-search"
+    if [[ $1 == all=24 ]] && ! is_recorded "$name-scratch"; then
         whole=$(updates_of "$baseline" "$name-search" "$name-pruned")
         train_from_scratch "$name-scratch" "$name-pruned" "$whole" "$mapping" "${options[@]}"
-        keep "$name-scratch" scratch --budget "${1/=/}"
+        record_run "$name-scratch" scratch --budget "${1/=/}"
     fi
 }
 
@@ -94,15 +94,15 @@ make_model() {
         runs+=("$baseline-continued" "$baseline-all24-scratch")
         for budget in "${budgets[@]}"; do runs+=("$baseline-${budget/=/}-pruned"); done
     fi
-    for run in "${runs[@]}"; do is_kept "$run" || missing=1; done
+    for run in "${runs[@]}"; do is_recorded "$run" || missing=1; done
     if ((!missing)); then return; fi
     train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
         "${options[@]}" ${from_scratch[@]+"${from_scratch[@]}"}
-    is_kept "$baseline" || keep "$baseline" trained
+    is_recorded "$baseline" || record_run "$baseline" trained
     if ((${#runs[@]} == 1)); then return; fi
-    if ! is_kept "$baseline-continued"; then
+    if ! is_recorded "$baseline-continued"; then
         continue_run "$baseline-continued" "$baseline" "$mapping"
-        keep "$baseline-continued" continued --from-run "$baseline"
+        record_run "$baseline-continued" continued --from-run "$baseline"
     fi
     for budget in "${budgets[@]}"; do prune "$budget"; done
 }

@@ -174,9 +174,9 @@ once() {
 
 # --- all or nothing ----------------------------------------------------------
 
-# write_whole FILE COMMAND...: writes the command's output to FILE, but only if the command succeeds. bash
+# write_atomically FILE COMMAND...: writes the command's output to FILE, but only if the command succeeds. bash
 # ignores set -e in a function that is called so: it has to return its failures.
-write_whole() {
+write_atomically() {
     "${@:2}" >"$1.tmp" || {
         local status=$?
         rm -f "$1.tmp"
@@ -186,7 +186,7 @@ write_whole() {
 }
 
 # mark_done STAMP FINGERPRINT
-mark_done() { write_whole "$1" printf '%s\n' "$2"; }
+mark_done() { write_atomically "$1" printf '%s\n' "$2"; }
 
 # begin_dir DIR: makes an empty DIR.tmp, in which the caller builds the next DIR. It is removed if the
 # script fails.
@@ -229,7 +229,7 @@ score_of() {
 has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
 
 # Attention becomes sparse by degrees, but not a second time when a trained model is trained further
-rise_in_half_of() { # UPDATES
+set_alpha_warmup() { # UPDATES
     has_option --alpha-warmup-updates || has_option --finetune-from-model ||
         TRAINING+=(--alpha-warmup-updates $(($1 / 2)))
 }

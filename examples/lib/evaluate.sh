@@ -12,9 +12,9 @@ if [[ $WORDS == tok || $REFERENCE != test ]]; then words=test.hyp.tok; fi
 
 translate() {
     generate test translation 4000
-    write_whole "$RUN/$words" python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET"
-    if [[ $words != test.hyp ]]; then write_whole "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
-    write_whole "$RUN/test.ref" cat "$OUTPUT/text/$REFERENCE.$TARGET"
+    write_atomically "$RUN/$words" python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET"
+    if [[ $words != test.hyp ]]; then write_atomically "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
+    write_atomically "$RUN/test.ref" cat "$OUTPUT/text/$REFERENCE.$TARGET"
     rm -rf "$RUN/generate.tmp"
 }
 
@@ -37,6 +37,6 @@ score() {
 references=("$RUN/test.hyp" "$RUN/test.ref")
 if [[ $words != test.hyp ]]; then references+=("$RUN/$words" "$OUTPUT/$WORDS/test.$TARGET"); fi
 once "score $run" "$RUN/.scores.done" "$(fingerprint scores "$(files_fingerprint "${references[@]}")")" \
-    "$RUN/scores.txt" -- write_whole "$RUN/scores.txt" score
+    "$RUN/scores.txt" -- write_atomically "$RUN/scores.txt" score
 
 end_evaluation "$RUN/scores.txt"

@@ -19,12 +19,12 @@ classify() {
 
 data=$(files_fingerprint "$OUTPUT"/data-bin/{"${INPUTS[0]}",label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
 once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
-    "$RUN/test.predictions.jsonl" -- write_whole "$RUN/test.predictions.jsonl" classify
+    "$RUN/test.predictions.jsonl" -- write_atomically "$RUN/test.predictions.jsonl" classify
 
 score() {
     local predictions=$RUN/test.predictions.jsonl labels=$OUTPUT/text/test.label
-    write_whole "$RUN/scores.txt" accuracy_of "$predictions"
-    write_whole "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$predictions" "$labels"
+    write_atomically "$RUN/scores.txt" accuracy_of "$predictions"
+    write_atomically "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$predictions" "$labels"
 }
 
 step=$(fingerprint scores "$(files_fingerprint "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label" "$TOOLS"/{accuracy,predictions}.py)")

@@ -25,7 +25,7 @@ done
 
 step=$(fingerprint perplexity "$data" "$(files_fingerprint "${log_files[@]}" "$TOOLS/perplexity.py")")
 once "perplexity of $run" "$RUN/.scores.done" "$step" "$RUN/scores.txt" "$RUN/perplexity.json" -- \
-    write_whole "$RUN/scores.txt" python3 "$TOOLS/perplexity.py" --text "$OUTPUT/text/test.$SOURCE" \
+    write_atomically "$RUN/scores.txt" python3 "$TOOLS/perplexity.py" --text "$OUTPUT/text/test.$SOURCE" \
     --data "$OUTPUT/data-bin" --json "$RUN/perplexity.json" "${logs[@]}"
 
 end_evaluation "$RUN/scores.txt"

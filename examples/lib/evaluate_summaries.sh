@@ -29,7 +29,7 @@ write_summaries() {
             --vocab "$OUTPUT/words/dict.txt" --output "$written.words" --overwrite >>"$RUN/generate.log"
         mv -f "$written.words" "$written"
     fi
-    write_whole "$RUN/$1.hyp" python3 "$TOOLS/translations.py" "$written" "$OUTPUT/text/$1.$TARGET"
+    write_atomically "$RUN/$1.hyp" python3 "$TOOLS/translations.py" "$written" "$OUTPUT/text/$1.$TARGET"
     mv -f "$written" "$RUN/$1.generated"
     rm -rf "$RUN/generate.tmp"
 }
@@ -59,6 +59,6 @@ score() {
 }
 
 step=$(fingerprint scores "$(files_fingerprint "${hypotheses[@]}" "${texts[@]}")" "$(declare -f rouge_options)")
-once "score $run: ROUGE" "$RUN/.scores.done" "$step" "${scores[@]}" -- write_whole "$RUN/scores.txt" score
+once "score $run: ROUGE" "$RUN/.scores.done" "$step" "${scores[@]}" -- write_atomically "$RUN/scores.txt" score
 
 end_evaluation "$RUN/scores.txt"

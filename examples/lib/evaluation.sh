@@ -47,7 +47,7 @@ begin_evaluation() {
 generate() {
     rm -rf "$RUN/generate.tmp" "$RUN/generate.log"
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
-    watched "$RUN/generate.log" batches 1 fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
+    run_with_progress "$RUN/generate.log" batches 1 fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
         --task "$2" --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset "$1" \
         --path "$checkpoint" "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} \
         --max-tokens "$3" --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
@@ -58,7 +58,7 @@ generate() {
 end_evaluation() {
     if [[ $MAPPING != stock ]]; then # fairseq's own transformer
         once "alpha table $run" "$RUN/.alpha.done" "$(fingerprint alpha "$model")" "$RUN/alpha.txt" -- \
-            write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
+            write_atomically "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
     fi
     cat "$@"
     if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi

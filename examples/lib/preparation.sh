@@ -139,7 +139,7 @@ shorten_splits() {
     IFS=, read -r -a numbers <<<"$TRIAL_PAIRS"
     for split in train valid "${TEST_SETS[@]}" "$REFERENCE"; do
         for file in "${@:2}"; do
-            write_whole "$1/$split.$file" head -n "${numbers[place]}" "$1/$split.$file"
+            write_atomically "$1/$split.$file" head -n "${numbers[place]}" "$1/$split.$file"
         done
         if ((place < 2)); then place=$((place + 1)); fi
     done

@@ -35,7 +35,7 @@ binarise() {
         fairseq-entmax oov vocabulary --text "${INPUTS[@]/#/$output/$WORDS/train.}" --words "$number" --markers 0 \
             --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made: the message is above"
     fi
-    write_whole "$output/data-bin.tmp/label.txt" label_dictionary
+    write_atomically "$output/data-bin.tmp/label.txt" label_dictionary
     for name in "${INPUTS[@]}"; do binarise_one "$name" "$output/$WORDS" input.txt; done
     binarise_one label "$output/text" label.txt
     rm -f "$output"/data-bin.tmp/{input,label}.txt

@@ -197,6 +197,6 @@ for mapping in "${mappings[@]}"; do prune_and_compare "$mapping"; done
 if [[ $PRUNE_COMPARE == yes ]]; then
     for mapping in "${mappings[@]}"; do measure_speed "$mapping" "$(run_of "$mapping" speed.json)"; done
 fi
-write_whole "$table" all_tables
+write_atomically "$table" all_tables
 say "pruning ($table)"
 python3 "$TOOLS/tables.py" "$table"

@@ -81,7 +81,7 @@ find_heads() {
     if [[ $device == cpu ]]; then on_device=(--cpu); fi
     step=$(fingerprint ablate "$(sha256_of "$(best_of "$2")")")
     once "the loss of $2 without each head" "$folder/.removals.done" "$step" "$folder/removals/ablation.json" -- \
-        write_whole "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
+        write_atomically "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
         ${BLOCK_TOKENS:+--tokens-per-sample "$BLOCK_TOKENS"} --gen-subset valid --path "$(best_of "$2")" \
         --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
     gates_of "$3"
@@ -98,7 +98,7 @@ take_out() {
     pruned=$(pruned_of "$1")
     step=$(fingerprint prune "$(sha256_of "$gated")" "${@:3}")
     once "prune $1: take heads out" "$folder/.prune.done" "$step" "$pruned" -- \
-        write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
+        write_atomically "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
     cat "$folder/pruning.txt"
 }
 

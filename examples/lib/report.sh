@@ -85,7 +85,7 @@ checkpoints=("${RUNS[@]/%//checkpoints/checkpoint_best.pt}")
 
 step=$(fingerprint "$TABLE" "${CHOSEN[@]}" "$(files_fingerprint "${RUNS[@]/%//$TABLE_OF}" "${RUNS[@]/%//scores.txt}" "$TOOLS/$TABLE_TOOL")")
 once "$TABLE of ${CHOSEN[*]}" "$OUTPUT/.$TABLE.done" "$step" "$OUTPUT/$TABLE.tsv" -- \
-    write_whole "$OUTPUT/$TABLE.tsv" write_table
+    write_atomically "$OUTPUT/$TABLE.tsv" write_table
 
 analyse() {
     local on_device=()

@@ -62,9 +62,9 @@ require_data() {
     [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
 }
 
-# watched LOG UNIT LENGTH COMMAND...: like logged, but shows progress, and appends to LOG; UNIT is updates,
+# run_with_progress LOG UNIT LENGTH COMMAND...: like logged, but shows progress, and appends to LOG; UNIT is updates,
 # epochs or batches
-watched() {
+run_with_progress() {
     local status=0
     "${@:4}" 2>&1 | python3 "$TOOLS/fairseq_progress.py" "${@:1:3}" || status=${PIPESTATUS[0]}
     ((status == 0)) || failed "$1" "$status" "$4"

@@ -26,7 +26,7 @@ settle_dataset() {
     local updates=$LENGTH
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
     has_option --lr-scheduler || TRAINING+=(--total-num-update "$updates")
-    rise_in_half_of "$updates"
+    set_alpha_warmup "$updates"
 }
 
 PRUNE_LAYERS=3 PRUNE_HEADS=8

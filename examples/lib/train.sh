@@ -84,7 +84,7 @@ options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 if [[ -n ${RISES-} ]]; then
     updates=$LENGTH
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
-    rise_in_half_of "$updates"
+    set_alpha_warmup "$updates"
 fi
 # Each epoch gets new batches, made from its number: otherwise fairseq keeps those of the
 # epoch in which the process began, and a resumed training takes another course.
@@ -109,7 +109,7 @@ own_the_folder() {
         set_aside "$RUN" "settings or data of $run have changed"
     fi
     mkdir -p "$RUN"
-    write_whole "$RUN/settings.txt" printf '%s\n' "$settings"
+    write_atomically "$RUN/settings.txt" printf '%s\n' "$settings"
 }
 
 if ((NODE_RANK == 0)); then own_the_folder; fi
@@ -185,7 +185,7 @@ if ((world > 1)); then
 fi
 user_dir=$(fairseq-entmax user-dir)
 
-watched "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
+run_with_progress "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
     "${TASK[@]}" \
     --num-workers 0 --log-format simple --log-interval "$log_interval" \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \

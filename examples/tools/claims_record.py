@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from messages import UsageError, one_sentence, write_whole
+from messages import UsageError, one_sentence, write_atomically
 from sacrebleu.metrics import BLEU, CHRF
 from training_logs import Course, read_course, read_search
 from translations import lines_of
@@ -69,12 +69,12 @@ def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
     return points
 
 
-def without_places(value: Any, folder: Path) -> Any:
+def relative_paths(value: Any, folder: Path) -> Any:
     """The document with paths relative to the corpus's folder: the same wherever it was made."""
     if isinstance(value, dict):
-        return {name: without_places(one, folder) for name, one in value.items()}
+        return {name: relative_paths(one, folder) for name, one in value.items()}
     if isinstance(value, list):
-        return [without_places(one, folder) for one in value]
+        return [relative_paths(one, folder) for one in value]
     return value.removeprefix(f"{folder}/") if isinstance(value, str) else value
 
 
@@ -92,7 +92,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
     courses = [read_course(runs / run / "train.log") for run in (search, about["run"]) if run]
     in_this_run = sum(course.updates for course in courses)
     before = read_course(runs / about["from_run"] / "train.log").updates if about["from_run"] else 0
-    analysis = without_places(read_json(folder / "analysis" / "analysis.json"), output)
+    analysis = relative_paths(read_json(folder / "analysis" / "analysis.json"), output)
     ablation = folder / "ablation" / "ablation.json"
     opened = read_search(runs / search / "train.log", SEARCH_POINTS) if search else []
     points = curve(courses)
@@ -111,7 +111,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
         "search": [{"updates": updates, "open": heads} for updates, heads in opened] or None,
         "analysis": {**analysis, "maps": []},
         "translation": translation(lines_of(folder / "test.hyp"), lines_of(folder / "test.ref")),
-        "ablation": without_places(read_json(ablation), output) if ablation.exists() else None,
+        "ablation": relative_paths(read_json(ablation), output) if ablation.exists() else None,
     }
 
 
@@ -158,15 +158,14 @@ def main(arguments: list[str] | None = None) -> None:
             path = record / "record.json"
             before = read_json(path) if path.exists() else {}
             if before.get("quick", options["quick"]) != options["quick"]:
-                raise UsageError(
-                    f"{record} is of a trial, or this call is: choose another --output"
-                )
+                raise UsageError(f"{record} would mix trial and full runs: choose another --output")
             text = json.dumps(about(before, options["corpora"].split(","), options["quick"]))
-            write_whole(path, f"{text}\n".encode())
+            write_atomically(path, f"{text}\n".encode())
             return
         output, search = options.pop("output"), options.pop("search")
         content = json.dumps(document(options, output, search), sort_keys=True, ensure_ascii=False)
-        write_whole(record / f"{options['run']}.json.xz", lzma.compress(content.encode(), preset=9))
+        packed = lzma.compress(content.encode(), preset=9)
+        write_atomically(record / f"{options['run']}.json.xz", packed)
 
 
 if __name__ == "__main__":

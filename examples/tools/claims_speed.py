@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from messages import one_sentence, write_whole
+from messages import one_sentence, write_atomically
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST = "checkpoints/checkpoint_best.pt"
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
         models = measure(argparse.Namespace(**{**vars(options), **how}))
         if models:
             text = json.dumps({"device": device, "models": models}, indent=1)
-            write_whole(options.json, f"{text}\n".encode())
+            write_atomically(options.json, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

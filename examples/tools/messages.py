@@ -41,7 +41,7 @@ def one_sentence() -> Iterator[None]:
         sys.exit(status)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     unfinished = path.with_name(f"{path.name}.tmp")
     unfinished.write_bytes(data)
     os.replace(unfinished, path)

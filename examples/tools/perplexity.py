@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batches import sizes
-from messages import one_sentence, write_whole
+from messages import one_sentence, write_atomically
 from translations import lines_of
 
 from fairseq_entmax.text_table import text_table
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
             perplexities = (own["word_perplexity"], own["subword_perplexity"])
             counts = (own[what] for what in ("words", "lines", "subwords", "unknown"))
             rows.append([name, *(f"{one:.2f}" for one in perplexities), *map(str, counts)])
-        write_whole(options.json, f"{json.dumps(measured, indent=2)}\n".encode())
+        write_atomically(options.json, f"{json.dumps(measured, indent=2)}\n".encode())
         print(text_table(rows))
 
 

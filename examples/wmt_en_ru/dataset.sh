@@ -33,7 +33,7 @@ thin() {
     local file total
     total=$(wc -l <"$1")
     for file in "$@"; do
-        write_whole "$file" awk -v of="$total" -v take="$TRAIN_PAIRS" \
+        write_atomically "$file" awk -v of="$total" -v take="$TRAIN_PAIRS" \
             'int(NR * take / of) > int((NR - 1) * take / of)' "$file"
     done
 }

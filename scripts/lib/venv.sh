@@ -131,7 +131,7 @@ make_venv() {
     echo begun >"$ours"
     "$base" -m venv "$dir" ||
         die "'$base -m venv' failed: install the venv module of this Python (python3-venv on Debian and Ubuntu), or set PYTHON"
-    write_whole "$ours" echo made
+    write_atomically "$ours" echo made
 }
 
 # require_venv_python DIR: fails if its Python is broken, or not the one asked for.

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from messages import PROGRAM, one_sentence, write_whole
+from messages import PROGRAM, one_sentence, write_atomically
 
 from claims.record import PACKED, read_object, read_record
 
@@ -37,7 +37,7 @@ def write_documents(record: Path, names: Sequence[str], folder: Path) -> list[Pa
             contents[folder / f"{one['run']}.ablation.json"] = one["ablation"]
     folder.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
-        write_whole(path, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
+        write_atomically(path, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
     return list(contents)
 
 
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> None:
         from claims.table import markdown
 
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / TABLE, markdown(*read_record(options.record)).encode())
+        write_atomically(folder / TABLE, markdown(*read_record(options.record)).encode())
         print(folder / TABLE)
 
 
