@@ -47,7 +47,7 @@ def compile_versions(*options: str, constraints: Path | None = None) -> str:
     """The pinned requirements to which uv resolves the project."""
     uv = shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
     if uv is None:
-        raise CannotResolve("the command uv is not there: pip install uv")
+        raise CannotResolve("the command uv is missing: pip install uv")
     command = [uv, "pip", "compile", "setup.py", "--quiet", "--no-header", "--no-annotate"]
     if constraints is not None:
         command += ["--constraints", str(constraints)]

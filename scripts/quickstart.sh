@@ -51,20 +51,20 @@ while (($# > 0)); do
     shift
 done
 if $compare && [[ -n $mapping ]]; then
-    usage_error "option --mapping got '$mapping' together with --compare, which trains softmax, entmax15 and entmax: leave one of the two out"
+    usage_error "option --mapping got '$mapping' together with --compare, which trains softmax, entmax15 and entmax: give only one of them"
 fi
 mapping=${mapping:-entmax}
 output=$(absolute_path "$output")
 venv=$(absolute_path "${VENV:-$root/.venv}")
 # The default is in the project's folder, whose path may have a colon too
 require_plain_path --output "$output"
-[[ $venv != *:* ]] || usage_error "VENV is '$venv': a virtual environment cannot lie in a path with a colon, set VENV to another"
+[[ $venv != *:* ]] || usage_error "VENV is '$venv': the path of a virtual environment cannot have a colon, set VENV to another"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
 models=1
 if $compare; then models=3; fi
-say "quickstart: installs fairseq-entmax in $venv, trains on 29,076 verses ($models model(s), $epochs epochs), translates 1,000 and draws a report: some $((4 * epochs * models)) minutes on two idle CPU cores; how long it takes here is said once training has begun"
+say "quickstart: installs fairseq-entmax in $venv, trains on 29,076 verses ($models model(s), $epochs epochs), translates 1,000 and draws a report: about $((4 * epochs * models)) minutes on two idle CPU cores; the training then shows how much time is left here"
 if [[ $device == gpu ]]; then export TORCH_BUILD=${TORCH_BUILD:-cuda}; fi
 ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH
@@ -102,7 +102,7 @@ report_of() {
     if [[ $device == cpu ]]; then on_device=(--cpu); fi
     step=$(fingerprint report "${names[@]}" "$(files_fingerprint "${checkpoints[@]}" "$output"/data-bin/test.*)")
     if is_done "$dir/.report.done" "$step" "$dir/analysis.json" "$dir/report.html"; then
-        say "report of ${names[*]}: done before"
+        say "report of ${names[*]}: already done"
         return
     fi
     say "report of ${names[*]}: what every head does on the test verses (a minute or two on a CPU)"

@@ -199,12 +199,12 @@ def differences(expected: Path, found: Path) -> list[str]:
     """How the folder of a job that was killed differs from that of one that was not."""
     names, others = (set(_files(folder)) for folder in (expected, found))
     problems = [f"{name} is missing" for name in sorted(names - others)]
-    problems += [f"{name} is there, and should not be" for name in sorted(others - names)]
+    problems += [f"{name} should not exist" for name in sorted(others - names)]
     for name in sorted(names & others):
         if not BY_TIME.search(name) and _content(expected, name) != _content(found, name):
-            problems.append(f"{name} has other content")
+            problems.append(f"{name} has different content")
     every = (path.relative_to(found).as_posix() for path in found.rglob("*"))
-    return problems + [f"{name} was left" for name in sorted(every) if HALF.search(name)]
+    return problems + [f"{name} was left over" for name in sorted(every) if HALF.search(name)]
 
 
 def _files(folder: Path) -> list[str]:
@@ -251,10 +251,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="soak.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=100, help="about so many (default: 100)")
-    parser.add_argument("--seed", type=int, default=1, help="of times and order (default: 1)")
+    parser.add_argument("--kills", type=int, default=100, help="approximate number (default: 100)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of times and order (default: 1)")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="KIND")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at once (default: 2)")
+    parser.add_argument("--jobs", type=int, default=2, help="jobs at a time (default: 2)")
     parser.add_argument("--output", type=Path, default=ROOT / "soak", metavar="DIR")
     options = parser.parse_args()
     soak, chance = Soak(options.output.resolve()), random.Random(options.seed)

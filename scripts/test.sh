@@ -4,7 +4,7 @@
 #
 #   scripts/test.sh [--quick] [options of pytest]
 #
-#   --quick   for use during work on a change: style, types, floors, shell scripts, and the tests
+#   --quick   for use while working on a change: style, types, floors, shell scripts, and the tests
 #             of the package's folders that are not marked slow. Takes two minutes on two cores.
 #             Leaves out recipes, trainings, attacks, constraints, the browser, and Triton without
 #             a GPU, which continuous integration runs, with this command and no option.
@@ -63,4 +63,4 @@ check tests python -m pytest --numprocesses auto --dist worksteal --durations=10
     ${chosen[@]+"${chosen[@]}"} "$@"
 
 if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
-if $quick; then say "every quick check passed; without --quick, all of them run"; else say "every check passed"; fi
+if $quick; then say "every quick check passed; run without --quick for all checks"; else say "every check passed"; fi

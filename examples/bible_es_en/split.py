@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(", ".join(f"{len(splits[name]):,} {name}" for name in SPLITS), "verses")
     if left_out:
         print(
-            f"left out, one text over {MAX_LENGTH_RATIO} times as long as the other:",
+            f"left out, with one text over {MAX_LENGTH_RATIO} times as long as the other:",
             ", ".join(left_out),
         )
 

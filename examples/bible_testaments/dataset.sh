@@ -13,7 +13,7 @@ require_positive_integer EVERY "$EVERY"
 SPLITS_FROM=("$(files_fingerprint "$CORPUS" "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$EVERY")
 
 PREPARE_OPTIONS=', --labels'
-PREPARE_HELP='  --labels WHAT  testaments or books; each needs an --output of its own (default: testaments)
+PREPARE_HELP='  --labels WHAT  testaments or books; each needs a separate --output (default: testaments)
 '
 prepare_option() {
     [[ $1 == --labels ]] || return 1

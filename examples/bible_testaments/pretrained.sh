@@ -90,7 +90,7 @@ measure() {
         --names "$(joined , "${names[@]}")" --output "$FOLDER/heads" --overwrite --num-workers 0 --cpu
     fairseq-entmax report "$FOLDER/heads/analysis.json" --output "$FOLDER/heads/report.html" --overwrite
 }
-once "what every head does, and how fast" "$FOLDER/.measure.done" "$step" "$FOLDER"/{speed.tsv,heads/report.html} -- measure
+once "what every head does, and the speed of the models" "$FOLDER/.measure.done" "$step" "$FOLDER"/{speed.tsv,heads/report.html} -- measure
 python3 "$TOOLS/tables.py" "$FOLDER/accuracy.tsv"
 python3 "$TOOLS/tables.py" "$FOLDER/speed.tsv"
 say "report, to open in a browser: $FOLDER/heads/report.html"

@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path, help="tab-separated verses, .tsv or .tsv.xz")
     parser.add_argument("folder", type=Path, help="folder to write to")
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0])
-    parser.add_argument("--every", type=int, default=1, help="take one verse of so many")
+    parser.add_argument("--every", type=int, default=1, help="take one verse in so many")
     options = parser.parse_args(arguments)
     corpus = read_verses(options.corpus)[:: options.every]
     verses = [verse for verse in corpus if is_translation(verse)]

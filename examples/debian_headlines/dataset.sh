@@ -42,7 +42,7 @@ MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
 canonical_model() {
     local units=${OUTPUT-$output}/data-bin/units
     if [[ -f $units && $(<"$units") != "$SUBWORDS" ]]; then
-        die "the data in ${units%/*} were prepared with VOCABULARY=$(<"$units"): say so here, too"
+        die "the data in ${units%/*} were prepared with VOCABULARY=$(<"$units"): set the same VOCABULARY here"
     fi
     printf '%s\n' "$1"
 }
@@ -81,7 +81,7 @@ SEARCH_UPDATES=1000 RECOVERY_UPDATES=2000 # an epoch has 1,081
 prune_schedules() { two_phases 0.001 0.002; }
 
 TABLE=rouge TABLE_TOOL=rouge_table.py
-TABLE_HELP='ROUGE; of the first model the interval of ROUGE-L, of others what they have more'
+TABLE_HELP='ROUGE, the interval of ROUGE-L for the first model, and the change from it for the others'
 # The first model with its intervals, and the others compared with it
 write_table() {
     local run ROUGE compared files=()

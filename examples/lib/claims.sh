@@ -16,26 +16,26 @@ claims_help() {
 
   claims.sh [options]
 
-  --seeds LIST     with commas between them (default: 1,2,3; with --quick: 1)
-  --corpora LIST   recipes (default: $WHOLE_CORPUS,debian_en_de; with --quick: $WHOLE_CORPUS)
-  --models LIST    some of $MODELS
-                   (default: all); those behind sparsemax are made at size small alone
+  --seeds LIST     comma-separated seeds (default: 1,2,3; with --quick: 1)
+  --corpora LIST   comma-separated recipes (default: $WHOLE_CORPUS,debian_en_de; with --quick: $WHOLE_CORPUS)
+  --models LIST    any of $MODELS
+                   (default: all); those after sparsemax are only trained at size small
   --sizes LIST     small (the recipe's model), large (that of its prune.sh) (default: both)
-  --epochs N       how long a model is trained from scratch (default: as the recipe says, here
-                   ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 by then
-  --quick          a trial of all of it, with few verses and updates, in minutes: nothing can be
-                   concluded from it
-  --jobs N         how many models are trained at once, on one thread each (default: one for each
-                   core; on a GPU at most $MOST_ON_GPU)
+  --epochs N       epochs of training from scratch (default: as in the recipe, here
+                   ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 at the end
+  --quick          a trial of every step with few verses and updates, in minutes: its verdicts
+                   mean nothing
+  --jobs N         how many models to train at once, on one thread each (default: one per core;
+                   on a GPU at most $MOST_ON_GPU)
   --output DIR     where to write (default: claims/ in the project's folder; with --quick
                    claims/quick/): claims.md, record/, logs/ and a folder for each corpus
-  --record DIR     where what is kept of each run goes (default: record/ in DIR of --output). What it
-                   has is not made again, also where it was made elsewhere
-  --cpu, --gpu     where to work (default: a GPU where torch finds one)
+  --record DIR     where to record the results of each run (default: record/ in DIR of --output).
+                   Recorded runs are not repeated, wherever they were made
+  --cpu, --gpu     device (default: a GPU if torch finds one, else the CPU)
   --help           this text
 
-Can be stopped at any time and run again with the same options: it goes on where it stopped. A model
-that fails lets the others go on.
+Can be stopped at any time and run again with the same options: it resumes where it stopped. If a
+model fails, the others continue.
 TEXT
 }
 
@@ -75,7 +75,7 @@ record=${record:-$output/record}
 [[ $seeds =~ ^[0-9]{1,9}(,[0-9]{1,9})*$ ]] || usage_error "option --seeds got '$seeds': give whole numbers, such as 1,2,3"
 for corpus in ${corpora//,/ }; do
     [[ -x $ROOT/examples/$corpus/prune.sh ]] ||
-        usage_error "option --corpora got '$corpus', which is no recipe in examples/ that prunes: give --corpora $WHOLE_CORPUS"
+        usage_error "option --corpora got '$corpus', which is not a recipe in examples/ with a prune.sh: give --corpora $WHOLE_CORPUS"
 done
 require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairseq-entmax sacrebleu
 device=$(choose_device "$device")
@@ -94,12 +94,12 @@ job() { printf '%s\0' "$ROOT/examples/$1" "$output/$1" "$record/$1" "$device" "$
 # run_jobs: runs the jobs listed on standard input, several at once, with one thread each
 run_jobs() {
     OMP_NUM_THREADS=1 xargs -0 -r -P "$jobs" -n 8 "$ROOT/examples/lib/claims_job.sh" "$output/logs" ||
-        die "some of it failed, the reasons are above: the same command tries that again"
+        die "some jobs failed, for the reasons above: the same command tries them again"
 }
 
 for corpus in ${corpora//,/ }; do
     "$ROOT/examples/$corpus/prepare.sh" --output "$output/$corpus" --workers "$jobs" ||
-        die "the data of $corpus could not be prepared, its message is above: run again when they can be had, or without them by --corpora $WHOLE_CORPUS"
+        die "the data of $corpus could not be prepared, for the reason above: run again when they are available, or leave them out with --corpora $WHOLE_CORPUS"
     [[ -n $quick ]] || job "$corpus" parse - - 1 | run_jobs
 done
 say "models: $jobs at once on $device; logs are in $output/logs"

@@ -111,7 +111,7 @@ make_model() {
 parse() {
     if [[ $TOKENIZER != none || -f $output/test.conllu ]]; then return; fi
     fairseq-entmax tag "$output/text/test.$SOURCE" --language "$SOURCE" --output "$output/test.conllu" ||
-        say "no parses, the reason is above: claims on syntax will not be decided"
+        say "no parses, for the reason above: claims about syntax will stay undecided"
 }
 
 measure_speed() {

@@ -43,6 +43,6 @@ prune_criterion() { echo sentence_prediction_with_head_l0; }
 # --- report.sh ---------------------------------------------------------------
 
 TABLE=accuracy TABLE_OF=test.predictions.jsonl TABLE_TOOL=accuracy.py
-TABLE_HELP='accuracy with its interval; change is what a model has more than the first'
+TABLE_HELP='accuracy with its interval; change is the difference from the first model'
 write_table() { accuracy_of "${RUNS[@]/%//test.predictions.jsonl}" --names "${CHOSEN[@]}"; }
 analysis_options() { ANALYSIS=("${TASK[@]}" --num-classes "$(wc -l <"$OUTPUT/data-bin/label/dict.txt")"); }

@@ -47,7 +47,7 @@ logged() {
 
 failed() { # LOG STATUS COMMAND
     tail -n 30 "$1" >&2
-    end_with "$2" "$3 ended with status $2; its last messages are above, all of them in $1"
+    end_with "$2" "$3 failed with status $2: its last messages are above, all of them are in $1"
 }
 
 # Prints the comment at the head of a script, for --help.
@@ -75,7 +75,7 @@ require_mapping() {
 # fairseq splits paths at colons.
 require_plain_path() {
     [[ -n $2 && $2 != *:* ]] ||
-        usage_error "option $1 got '$2': give a path that is not empty and has no colon in it"
+        usage_error "option $1 got '$2': give a path that is not empty and has no colon"
 }
 
 absolute_path() {
@@ -103,7 +103,7 @@ require_commands() {
     local command
     for command in "$@"; do
         command -v "$command" >/dev/null ||
-            die "the command $command is not on PATH: activate the virtual environment that has fairseq-entmax with its fairseq extra, such as 'source .venv/bin/activate' after scripts/quickstart.sh"
+            die "the command $command is not on PATH: activate the virtual environment that has fairseq-entmax with its fairseq extra, for example by 'source .venv/bin/activate' after scripts/quickstart.sh"
     done
 }
 
@@ -128,7 +128,7 @@ hold_lock() {
 signal.signal(signal.SIGALRM, lambda *_: sys.exit(1))
 signal.alarm(10)
 fcntl.flock(9, fcntl.LOCK_EX)' ||
-        die "another run is at work in $dir: wait until it ends, end it, or choose another --output"
+        die "another run is using $dir: wait until it ends, stop it, or choose another --output"
     export RECIPE_LOCK=$dir
     # Leftovers of a killed prepare.sh; nothing writes to them now
     rm -rf "$dir"/{text,tok,spm,bpe,words,data-bin}.{tmp,old}
@@ -165,7 +165,7 @@ once() {
     local what=$1 stamp=$2 wanted=$3 products=()
     shift 3
     while [[ $1 != -- ]]; do products+=("$1") && shift; done
-    if is_done "$stamp" "$wanted" "${products[@]}"; then say "$what: done before" && return; fi
+    if is_done "$stamp" "$wanted" "${products[@]}"; then say "$what: already done" && return; fi
     say "$what"
     rm -f "$stamp"
     "${@:2}"

@@ -30,14 +30,14 @@ have_lists() {
     local lists=(binary-amd64/Packages.xz i18n/Translation-en.xz)
     LISTS=${RAW_DIR:-$output/raw}
     if [[ -n ${RAW_DIR-} || -f $LISTS/.done ]]; then return; fi
-    say "lists: from $place (about 18 MB)"
+    say "lists: downloading from $place (about 18 MB)"
     mkdir -p "$LISTS"
     for language in "${LANGUAGES[@]}"; do
         if [[ $language != en ]]; then lists+=("i18n/Translation-$language.bz2"); fi
     done
     for list in "${lists[@]}"; do
         curl --fail --location --silent --show-error --retry 3 --output "$LISTS/$(basename "$list")" "$place/$list" ||
-            die "$place/$list cannot be downloaded, curl's message is above: run again, name another mirror in DEBIAN_MIRROR, or a folder with the lists in RAW_DIR, such as apt's own, /var/lib/apt/lists"
+            die "$place/$list could not be downloaded, for the reason above: run again, name another mirror in DEBIAN_MIRROR, or set RAW_DIR to a folder with the lists, such as apt's own, /var/lib/apt/lists"
     done
     mark_done "$LISTS/.done" lists
 }

@@ -1,8 +1,8 @@
 # evaluate.sh of the recipes for classifiers: classifies the test set, and scores the predictions.
 
-WRITES='test.predictions.jsonl (what is said of each
-example, and the words that <s> looks at in the last layer), scores.txt (accuracy with its interval), words.txt
-(the words that get most of its weight) and alpha.txt'
+WRITES='test.predictions.jsonl (the prediction for
+each example, and the words that <s> attends to in the last layer), scores.txt (accuracy with its interval),
+words.txt (the words with most of its attention) and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
@@ -13,7 +13,7 @@ classify() {
     python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
         --device "$device" 2>"$RUN/classify.log" || {
         tail -n 30 "$RUN/classify.log" >&2
-        die "the test set could not be classified: the last messages are above, all of them in $RUN/classify.log"
+        die "the test set could not be classified: its last messages are above, all of them are in $RUN/classify.log"
     }
 }
 

@@ -1,7 +1,7 @@
 # evaluate.sh of the recipes for language models: computes the perplexity of the test text.
 
 WRITES='the perplexity in each evaluation of the
-recipe (scores.txt, and perplexity.json for programs), what fairseq-eval-lm logged
+recipe (scores.txt, and perplexity.json for programs), the logs of fairseq-eval-lm
 (eval.NAME.log), and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"

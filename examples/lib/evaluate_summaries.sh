@@ -7,8 +7,8 @@
 #
 # The numbers of the papers are in published.txt, and are printed after the scores.
 
-WRITES='for each of the test sets what fairseq-generate
-wrote (test.generated), the summaries (test.hyp) and their ROUGE (test.rouge.json), and scores.txt and
+WRITES='for each test set the output of fairseq-generate
+(test.generated), the summaries (test.hyp) and their ROUGE (test.rouge.json), and scores.txt and
 alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"

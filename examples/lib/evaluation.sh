@@ -13,14 +13,14 @@ run_help() {
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
-Uses a trained model on the test set, and scores it.
+Applies a trained model to the test set, and scores it.
 
   evaluate.sh [options] MAPPING
 
 $(help_on_runs)
 
-Name the run exactly as for train.sh. Writes to the run's folder $WRITES.
-Can be run again: what is done for the same checkpoint is skipped.
+Name the run exactly as for train.sh. Writes $WRITES to the run's folder.
+Can be run again: steps that are finished for the same checkpoint are skipped.
 TEXT
 }
 

@@ -14,7 +14,7 @@ TOKENIZER=none
 ARCHITECTURE='' LENGTH_OPTION=''
 
 MODELS_HELP='softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...; or
-                 stock, which is the transformer_lm of fairseq itself'
+                 stock, the unmodified transformer_lm of fairseq'
 
 require_model() {
     [[ $2 == stock ]] || require_known_mapping "$1" "$2"

@@ -5,11 +5,11 @@ CHOSEN=()
 help_on_models() {
     cat <<TEXT
   --mappings LIST
-                 with commas between them; the first is the one that others are compared with
+                 comma-separated; the others are compared with the first
                  (default: $(joined , "${MODELS[@]}")${WHERE_SCORED-}).
                  ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...}
-  --mapping SPEC one, which may have commas itself, such as 'sparsemax*5,softmax'; can be repeated,
-                 and comes behind those of --mappings
+  --mapping SPEC a single one, which may contain commas, such as 'sparsemax*5,softmax'; can be
+                 repeated, and comes after those of --mappings
 TEXT
 }
 
@@ -20,12 +20,12 @@ take_models() {
     --mappings | --models)
         require_value "$1" "$2"
         [[ $3 != *[[:space:]]* && $3 != *,,* && $3 != ,* && $3 != *, && -n $3 ]] ||
-            usage_error "option $1 got '$3': put one comma between two and no spaces, such as $(joined , "${MODELS[@]:0:2}")"
+            usage_error "option $1 got '$3': separate names by one comma and no spaces, such as $(joined , "${MODELS[@]:0:2}")"
         IFS=, read -r -a list <<<"$3"
         for model in "${list[@]}"; do
             # 'sparsemax*5,softmax', for example, is one mapping of six layers
             [[ $model != *\** || $model == *\|* ]] ||
-                usage_error "option $1 got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
+                usage_error "option $1 got '$3', where '$model' is part of a list of layers: give the whole list with --mapping"
         done
         ;;
     --mapping)
@@ -45,7 +45,7 @@ settle_models() {
     local model seen=' '
     ((${#CHOSEN[@]} > 0)) || CHOSEN=("${MODELS[@]}")
     for model in "${CHOSEN[@]}"; do
-        [[ $seen != *" $model "* ]] || usage_error "option --mappings has '$model' twice: leave one of them out"
+        [[ $seen != *" $model "* ]] || usage_error "option --mappings has '$model' twice: remove one of them"
         seen+="$model "
         require_model "option --mappings" "$model"
     done

@@ -4,12 +4,12 @@
 prepare_help() {
     local check='' archives=''
     if [[ -z ${TEXT_BY_OPTIONS-} ]]; then
-        check='  --check        only says whether the archives have the files that are read of them, and what is
-                 near to one that is missing; writes nothing but what it downloads
+        check='  --check        only checks that the archives have the required files, and shows names that are
+                 similar to a missing one; writes nothing but what it downloads
 '
-        archives='Environment: RAW_DIR is a folder with archives that are there already; what else is needed is
+        archives='Environment: RAW_DIR is a folder with archives that you already have; the others are
 downloaded to DIR/raw by curl. CORPORA is a table of archives to use instead of examples/corpora.tsv.
-A download that was stopped goes on.
+An interrupted download resumes.
 
 '
     fi
@@ -21,10 +21,10 @@ Makes the data that train.sh reads.
   prepare.sh [options]
 
   --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
-  --workers N    processes that cut the text (default: one for each core)
+  --workers N    processes that tokenise the text (default: one per core)
 $check${PREPARE_HELP-}  --help         this text
 
-${archives}Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped.
+${archives}Needs fairseq-preprocess on PATH. Can be run again: finished steps are skipped.
 TEXT
 }
 
@@ -47,17 +47,17 @@ while (($# > 0)); do
     shift
 done
 settle_dataset "$output"
-[[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', and there is no such folder: leave it out to download, or name the folder with the archives"
+[[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', which is not a folder: unset it to download, or name the folder with the archives"
 
 # --- data made before --------------------------------------------------------
 
 # build STEP WHAT HOW COMMAND...: makes a folder of the output with a command that writes to STEP.tmp,
 # unless the folder is there and has the fingerprint in the variable step
 build() {
-    if is_done "$output/$1/.done" "$step"; then say "$2: done before" && return; fi
+    if is_done "$output/$1/.done" "$step"; then say "$2: already done" && return; fi
     # Where options of the recipe choose the text, models of an earlier text must not lose their dictionary
     [[ ${TEXT_BY_OPTIONS-0} != 1 || ! -f $output/$1/.done || ! -d $output/runs ]] ||
-        die "the data in $output are of another text or other options ($1), and there are models of them in $output/runs: choose another --output, or remove $output/runs, with the scores and the report of it"
+        die "the data in $output were made from another text or with other options ($1), and $output/runs has models trained on them: choose another --output, or remove $output/runs, with its scores and report"
     say "$2: $3"
     begin_dir "$output/$1"
     timed "$2" "${@:4}"
@@ -67,7 +67,7 @@ build() {
 # --- archives ----------------------------------------------------------------
 
 corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
-[[ -f $corpora ]] || usage_error "CORPORA is '$corpora', and there is no such file"
+[[ -f $corpora ]] || usage_error "CORPORA is '$corpora', which is not a file"
 
 declare -A VERIFIED=() # archives that were checked
 
@@ -91,7 +91,7 @@ add_text() { take "$1" "$2" text "$3" "$output/text.tmp/$1.$SOURCE"; }
 # take SPLIT ARCHIVE COMMAND ARGUMENT...: runs a command of corpora.py. A failure does not end a --check
 take() {
     { have "$2" && python3 "$TOOLS/corpora.py" "$3" "$ARCHIVE_PATH" "${@:4}"; } && return
-    [[ -n $check ]] || die "cannot take $1 from $2: the message is above"
+    [[ -n $check ]] || die "cannot read $1 from $2, for the reason above"
     wrong=1
 }
 
@@ -105,7 +105,7 @@ make_text() {
     shift
     if [[ -n ${TRIAL_PAIRS-} ]]; then
         [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
-            usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
+            usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the numbers of training, validation and test pairs, such as 240,16,12"
         trial=("trial of $TRIAL_PAIRS")
     fi
     rows=$(awk -F '\t' -v of=" ${ARCHIVES[*]-} " 'index(of, " " $1 " ") { print $1, $2, $3 }' "$corpora")
@@ -152,7 +152,7 @@ cut_words() {
     if [[ $LOWER == 1 ]]; then how+=(--lower); fi
     how+=(${KEEP[@]+--keep "${KEEP[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
     step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" ${how[@]+"${how[@]}"})
-    build tok words "cut by the tokeniser" cut_splits "$@"
+    build tok words "split by the tokeniser" cut_splits "$@"
 }
 
 cut_splits() {
@@ -170,7 +170,7 @@ cut_splits() {
 # require_as_many FILE CUT: compares numbers of lines, as not every tool reports that it could not write all
 require_as_many() {
     (($(wc -l <"$1") == $(wc -l <"$2"))) ||
-        die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
+        die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written completely, run again"
 }
 
 # preprocess OPTION...: runs fairseq-preprocess; its log, a long list of settings, is kept only if it fails
@@ -187,7 +187,7 @@ if [[ -n $check ]]; then
     wrong=''
     begin_dir "$output/text"
     RECIPE_CHECK=1 splits "$output/text.tmp"
-    [[ -z $wrong ]] || die "not all that is read was found: the messages are above"
-    say "check: all that is read was found"
+    [[ -z $wrong ]] || die "not all required files were found, for the reasons above"
+    say "check: all required files were found"
     exit
 fi

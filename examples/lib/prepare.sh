@@ -66,10 +66,10 @@ esac
 step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${KEEP[@]+"${KEEP[@]}"})
 cut_pieces() {
     local split language
-    "$learn" || die "the subword model could not be learned: the message is above"
+    "$learn" || die "the subword model could not be learned, for the reason above"
     for split in train valid "${TEST_SETS[@]}"; do
         for language in "${SIDES[@]}"; do
-            "$cut" "$split.$language" || die "$split.$language could not be cut: the message is above"
+            "$cut" "$split.$language" || die "$split.$language could not be split into subwords, for the reason above"
             require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
         done
     done
@@ -78,7 +78,7 @@ cut_pieces() {
 if [[ $PIECES == "$WORDS" ]]; then
     say "subwords: none, every word of the training text is in the dictionary"
 else
-    build "$PIECES" subwords "$SUBWORDS, learned on the training text" cut_pieces
+    build "$PIECES" subwords "$SUBWORDS, learned from the training text" cut_pieces
 fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------

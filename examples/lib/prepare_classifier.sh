@@ -33,7 +33,7 @@ binarise() {
         cp "$DICTIONARY" "$output/data-bin.tmp/input.txt"
     else
         fairseq-entmax oov vocabulary --text "${INPUTS[@]/#/$output/$WORDS/train.}" --words "$number" --markers 0 \
-            --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made: the message is above"
+            --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made, for the reason above"
     fi
     write_atomically "$output/data-bin.tmp/label.txt" label_dictionary
     for name in "${INPUTS[@]}"; do binarise_one "$name" "$output/$WORDS" input.txt; done

@@ -28,34 +28,34 @@ prune_help() {
     cat <<TEXT
 
 Prunes heads of trained models to several budgets, and prints one table of heads and scores; most
-recipes train models with the same heads from scratch too, and measure the speed of all.
+recipes also train models with the same heads from scratch, and measure the speed of all models.
 
   prune.sh [options] [-- options of fairseq-train]
 
   --mapping SPEC        only this attention mapping or model (default: ${PRUNE_MODELS[*]})
-  --budgets LIST        heads to keep: all=N of all attentions together; and where there are three,
-                        encoder=N of the encoder's alone with the decoder frozen, E/D/C of
-                        encoder-self, decoder-self and cross attention each, - for one without gates
+  --budgets LIST        comma-separated numbers of heads to keep: all=N in all attentions together; or,
+                        if there are three, encoder=N in the encoder, with the decoder frozen, or E/D/C
+                        in encoder-self, decoder-self and cross attention (- for one without gates)
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
-  --protocol WHAT       how the heads that can go are found: gates, by a search; subset, by a search
-                        with gates of which exactly so many are open; regularised, by a search that
-                        trains from scratch; loss, by the loss without each, with all updates in the
-                        recovery (default: $PROTOCOL)
-  --teacher             the recovery learns from the model before pruning too
-  --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
-  --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
-                        that rises again and falls to 0 (default: $RECOVERY_UPDATES)
+  --protocol WHAT       how to find the heads to remove: gates, by a search; subset, by a search in
+                        which exactly as many gates are open as the budget says; regularised, by a
+                        search that trains from scratch; loss, by the loss without each head, with all
+                        updates in the recovery (default: $PROTOCOL)
+  --teacher             the recovery also learns from the model before pruning
+  --search-updates N    updates of the search for the heads to remove (default: $SEARCH_UPDATES)
+  --recovery-updates N  updates of the recovery, which trains the smaller model further, with a
+                        learning rate that rises again and falls to 0 (default: $RECOVERY_UPDATES)
   --processes N, --most-tokens N
                         as in train.sh
   --output DIR          where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                         project's folder); the runs go to DIR/runs/prune-*, the table to
                         DIR/pruning.tsv
-  --cpu, --gpu          where to work (default: a GPU where torch finds one)
+  --cpu, --gpu          device (default: a GPU if torch finds one, else the CPU)
   --help                this text
 
-Can be stopped and run again: it goes on where it stopped. Two mappings can run side by side, in
-folders of their own; one call with both then prints their table, once the runs are in one folder.
+Can be stopped and run again: it resumes where it stopped. Two mappings can run at the same time in
+separate folders; once their runs are in one folder, a call with both prints one table.
 TEXT
 }
 

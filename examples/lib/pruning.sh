@@ -97,7 +97,7 @@ take_out() {
     local folder=$output/runs/$1 gated=${2:-$output/runs/$1/checkpoints/checkpoint_last.pt} pruned step
     pruned=$(pruned_of "$1")
     step=$(fingerprint prune "$(sha256_of "$gated")" "${@:3}")
-    once "prune $1: take heads out" "$folder/.prune.done" "$step" "$pruned" -- \
+    once "prune $1: remove heads" "$folder/.prune.done" "$step" "$pruned" -- \
         write_atomically "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite "${@:3}"
     cat "$folder/pruning.txt"
 }

@@ -14,9 +14,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/models.sh"
 
-WHERE_SCORED=', those of them that are scored'
+WHERE_SCORED='; only those that have been scored'
 TABLE=${TABLE-scores} TABLE_OF=${TABLE_OF-test.hyp} TABLE_TOOL=${TABLE_TOOL-side_by_side.py}
-TABLE_HELP=${TABLE_HELP-'BLEU and chrF; change is what a model has more BLEU than the first, p how probable so large a one is by chance (paired bootstrap)'}
+TABLE_HELP=${TABLE_HELP-'BLEU and chrF; change is the difference in BLEU from the first model, p the probability of so large a difference by chance (paired bootstrap)'}
 declare -F write_table >/dev/null ||
     write_table() { python3 "$TOOLS/side_by_side.py" "${RUNS[@]}" --names "${CHOSEN[@]}"; }
 declare -F analysis_options >/dev/null || analysis_options() { ANALYSIS=("${TASK[@]}"); }
@@ -25,7 +25,7 @@ report_help() {
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
-A table, and a report of what the heads do on the test set. The table has
+Makes a table, and a report of what the heads do on the test set. The table shows
 $TABLE_HELP.
 
   report.sh [options]
@@ -35,10 +35,10 @@ $(help_on_models)
                  project's folder); the table goes to DIR/$TABLE.tsv, the analysis and the report
                  to DIR/compare/
 $(help_on_length "as in train.sh")
-  --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
+  --cpu, --gpu   device (default: a GPU if torch finds one, else the CPU)
   --help         this text
 
-Can be stopped and run again: what is done for the same models is skipped.
+Can be stopped and run again: steps that are finished for the same models are skipped.
 TEXT
 }
 
@@ -72,14 +72,14 @@ for model in "${CHOSEN[@]}"; do
     if [[ -f $run/.scores.done ]]; then
         scored+=("$model") RUNS+=("$run") names+=("$(mapping_name "$model")")
     elif ((named > 0)); then
-        die "no scores of $model in $run: run train.sh and evaluate.sh with it and the same options first"
+        die "no scores of $model in $run: run train.sh and evaluate.sh for it with the same options first"
     else
         left_out+=("$model")
     fi
 done
 ((${#scored[@]} > 0)) ||
-    die "no model of $LENGTH $LENGTH_UNIT in $OUTPUT/runs is scored: run train.sh and evaluate.sh with $(joined , "${CHOSEN[@]}") or some of them, and the same options, first"
-((${#left_out[@]} == 0)) || say "left out, as not scored by evaluate.sh at $LENGTH $LENGTH_UNIT: $(joined , "${left_out[@]}")"
+    die "no model trained for $LENGTH $LENGTH_UNIT in $OUTPUT/runs has been scored: run train.sh and evaluate.sh for some of $(joined , "${CHOSEN[@]}") with the same options first"
+((${#left_out[@]} == 0)) || say "left out, not scored by evaluate.sh at $LENGTH $LENGTH_UNIT: $(joined , "${left_out[@]}")"
 CHOSEN=("${scored[@]}")
 checkpoints=("${RUNS[@]/%//checkpoints/checkpoint_best.pt}")
 

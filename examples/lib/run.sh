@@ -42,7 +42,7 @@ parse_run_options() {
 
 help_on_length() { # WHAT
     printf '  %-14s %s (default: %s)\n' "--$LENGTH_UNIT N" "$1" "$LENGTH"
-    [[ $LENGTH_UNIT != epochs ]] || echo '  --updates N    the same in updates, in place of epochs'
+    [[ $LENGTH_UNIT != epochs ]] || echo '  --updates N    the same, in updates instead of epochs'
 }
 
 # The part of --help that the scripts share
@@ -51,9 +51,9 @@ help_on_runs() {
   MAPPING        ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...}
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the run is in DIR/runs/
-$(help_on_length "how long it is trained")
+$(help_on_length "length of the training")
   --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>$LENGTH_UNIT)
-  --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
+  --cpu, --gpu   device (default: a GPU if torch finds one, else the CPU)
   --help         this text
 TEXT
 }

@@ -22,8 +22,8 @@ TRAINING=(--label-smoothing 0.1
     --validate-interval-updates 5000 --save-interval-updates 5000
     --keep-interval-updates 1 --validate-interval 1000000 --save-interval 1000000)
 
-MODELS_HELP='baseline, or sparse-enc, sparse-tl, sparse-ch, sparse-all (:entmax15, :entmax, ...
-                 behind it; default :sparsemax), or cross:MAPPING, which does not copy'
+MODELS_HELP='baseline, or sparse-enc, sparse-tl, sparse-ch, sparse-all (followed by
+                 :entmax15, :entmax, ...; default :sparsemax), or cross:MAPPING, which does not copy'
 
 case $SUBWORDS in
 joint:[1-9]* | words:[1-9]*) ;;

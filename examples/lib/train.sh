@@ -9,7 +9,7 @@ run_help() {
     print_head_comment "$RECIPE/dataset.sh"
     cat <<TEXT
 
-Trains a model with an attention mapping, or of a name.
+Trains a model with the given attention mapping or name.
 
   train.sh [options] MAPPING [options of fairseq-train]
 
@@ -17,17 +17,17 @@ $(help_on_runs)
 
 The batch of an update has $BATCH_TOKENS tokens, however many processes share it:
 
-  --processes N    processes on this machine (default: one for each GPU; one, of one thread, on a CPU)
-  --most-tokens N  tokens that a process takes at a time, for the memory of a GPU
+  --processes N    processes on this machine (default: one per GPU; on a CPU one, with one thread)
+  --most-tokens N  the most tokens that a process takes at a time, limited by the memory of a GPU
                    (default: $MOST_TOKENS); --update-freq follows from it
 
-On several machines, run it on each of them, with the same options and one DIR that they share:
+On several machines, run it on each of them, with the same options and a DIR that they share:
 
-  --nodes N          how many machines there are
-  --node-rank R      which of them this is, from 0
+  --nodes N          number of machines
+  --node-rank R      number of this machine, counted from 0
   --master HOST:PORT a free port of the machine with rank 0
 
-Can be run again: an interrupted training goes on from its last checkpoint, a finished one is
+Can be run again: an interrupted training resumes from its last checkpoint, and a finished one is
 skipped.
 TEXT
 }
@@ -114,7 +114,7 @@ own_the_folder() {
 
 if ((NODE_RANK == 0)); then own_the_folder; fi
 if is_done "$RUN/.train.done" "$step" && python3 "$TOOLS/checkpoints.py" whole "$checkpoints/checkpoint_best.pt"; then
-    say "train $run: done before"
+    say "train $run: already done"
     exit 0
 fi
 if ((NODE_RANK == 0)); then
@@ -139,7 +139,7 @@ has_all_updates() {
 
 finish() {
     [[ -f $checkpoints/checkpoint_best.pt ]] ||
-        die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a number: lower --lr and see $log"
+        die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a finite number: lower --lr and see $log"
     mark_done "$RUN/.train.done" "$step"
     say "trained: $checkpoints/checkpoint_best.pt"
 }
@@ -148,13 +148,13 @@ finish() {
 
 log=$RUN/train.log
 if has_all_updates; then
-    say "train $run: it had all its updates when it was stopped"
+    say "train $run: all its updates were made before it was stopped"
     if ((NODE_RANK == 0)); then finish; fi
     exit 0
 fi
 
 how="$LENGTH $LENGTH_UNIT"
-if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="goes on from its last checkpoint"; fi
+if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="resumes from its last checkpoint"; fi
 say "train $run on $device: $how; $world process(es), $update_freq x $max_tokens tokens each"
 
 on_device=() log_interval=50

@@ -21,22 +21,22 @@ MODELS_HELP="stock is fairseq's own transformer;
 TEXT=() # options of corpus_splits.py
 PREPARE_OPTIONS=", --source, --target, --trainpref, --validpref, --testpref, --source-lang, --target-lang, --valid, --test, --lower"
 PREPARE_HELP='  --source FILE, --target FILE
-                 the text and its translation, a sentence a line; line N of one is the
+                 the text and its translation, one sentence per line; line N of one is the
                  translation of line N of the other. Or
   --trainpref PREFIX
-                 PREFIX.SOURCE-LANG and PREFIX.TARGET-LANG are those files
+                 these files are PREFIX.SOURCE-LANG and PREFIX.TARGET-LANG
   --source-lang NAME, --target-lang NAME
-                 what the languages are called (default: src, tgt)
+                 names of the languages (default: src, tgt)
   --validpref PREFIX, --testpref PREFIX
-                 files of validation and test, named as those of --trainpref; of what has none,
-                 pairs are drawn from the training text:
+                 validation and test files, named like those of --trainpref; for a split without
+                 files, pairs are drawn from the training text:
   --valid N, --test N
-                 how many (default: 1000, or a twentieth of the pairs where they are fewer
-                 than 20,000)
-  --lower        all text in small letters, that of the test too
+                 how many to draw (default: 1000, or a twentieth of the pairs if there are
+                 fewer than 20,000)
+  --lower        lowercase all text, including the test set
 '
 
-require_text() { [[ -f $2 ]] || usage_error "option $1 got '$2': no such file; give the path of a text, a sentence a line"; }
+require_text() { [[ -f $2 ]] || usage_error "option $1 got '$2': no such file; give the path of a text with one sentence per line"; }
 
 prepare_option() {
     case $1 in
@@ -62,7 +62,7 @@ settle_dataset() {
     local found=("$1"/data-bin/train.*-*.*.idx) pair sum
     if [[ ${SCRIPT-} == prepare ]]; then
         [[ $SOURCE != "$TARGET" ]] ||
-            usage_error "option --target-lang got '$TARGET', as --source-lang did: give two names"
+            usage_error "option --target-lang got '$TARGET', the same as --source-lang: give two names"
         sum=$(splits -) || exit
         SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/corpus_splits.py")" "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"})
     elif [[ -f ${found[0]} ]]; then

@@ -16,14 +16,14 @@ run_all_help() {
 $PREPARE_HELP
 $(help_on_models)
   --epochs N, --updates N
-                 how long each is trained (default: $LENGTH epochs)
+                 length of each training (default: $LENGTH epochs)
   --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
-  --workers N    processes that cut the text (default: one for each core)
-  --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
+  --workers N    processes that tokenise the text (default: one per core)
+  --cpu, --gpu   device (default: a GPU if torch finds one, else the CPU)
   --help         this text
 
-Environment: BPE_SIZE, the number of subwords (default: 4000); SIZE, small, medium or base, of the
-models (default: small); SEED (default: 1).
+Environment: BPE_SIZE, the number of subwords (default: 4000); SIZE, that of the models: small, medium
+or base (default: small); SEED (default: 1).
 TEXT
 }
 
@@ -42,8 +42,8 @@ while (($# > 0)); do
         --cpu | --gpu) device=("$1") TOOK=1 ;;
         --help | -h) run_all_help && exit 0 ;;
         --) shift && break ;;
-        -*) usage_error "unknown option '$1': options of fairseq-train stand behind --" ;;
-        *) usage_error "unknown argument '$1': name the texts by --source and --target" ;;
+        -*) usage_error "unknown option '$1': options of fairseq-train go after --" ;;
+        *) usage_error "unknown argument '$1': name the texts with --source and --target" ;;
         esac
     fi
     shift "$TOOK"

@@ -62,9 +62,9 @@ def table(models: dict[str, list[bool]], groups: Sequence[str]) -> list[list[str
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("predictions", type=Path, nargs="+")
-    parser.add_argument("--names", nargs="+", help="of the models: print a table of them")
-    parser.add_argument("--labels", type=Path, required=True, help="of the test set")
-    parser.add_argument("--groups", type=Path, help="of the test set")
+    parser.add_argument("--names", nargs="+", help="names of the models: print a table")
+    parser.add_argument("--labels", type=Path, required=True, help="labels of the test set")
+    parser.add_argument("--groups", type=Path, help="groups of the test set")
     options = parser.parse_args(arguments)
     with one_sentence():
         labels = lines_of(options.labels)

@@ -67,9 +67,9 @@ def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
     if missing:
         wanted = [members[number].replace("|", " or ") for number in sorted(missing)]
         raise ValueError(
-            f"{archive} has no file {', '.join(wanted)}: it is another archive, which has "
+            f"{archive} has no file {', '.join(wanted)}: this is a different archive; it has "
             f"{_nearest(wanted, names)}"
         )
     found = ", ".join(name for name in names if name in places)
-    say(f"{archive.name}: {len(names)} files, {found} among them")
+    say(f"{archive.name}: {len(names)} files, including {found}")
     raise SystemExit

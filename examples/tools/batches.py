@@ -31,7 +31,7 @@ def sizes(path: Path) -> numpy.ndarray:
     with path.open("rb") as file:
         header = file.read(HEADER.size)
         if len(header) < HEADER.size or not header.startswith(MAGIC):
-            raise ValueError(f"{path} is not in fairseq's format mmap: run prepare.sh again")
+            raise ValueError(f"{path} is not in fairseq's mmap format: run prepare.sh again")
         return numpy.fromfile(file, dtype="<i4", count=HEADER.unpack(header)[3])
 
 
@@ -56,8 +56,8 @@ def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
     max_tokens = batch_tokens // (world * update_freq)
     if max_tokens == 0:
         raise UsageError(
-            f"option --processes makes {world} processes: a batch of {batch_tokens} tokens has not "
-            "one for each"
+            f"option --processes makes {world} processes: a batch of {batch_tokens} tokens is "
+            "too small for them"
         )
     return update_freq, max_tokens
 
@@ -77,12 +77,12 @@ def left_out(world: int, max_tokens: int, lengths: numpy.ndarray, what: str) -> 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of binarised data")
-    parser.add_argument("languages", nargs="*", help="two; none where there is one text")
-    parser.add_argument("--block-tokens", type=int, help="of the blocks of one text")
-    parser.add_argument("--batch-tokens", type=int, help="of all processes")
-    parser.add_argument("--most-tokens", type=int, help="of one, at a time")
-    parser.add_argument("--processes", type=int, default=1, help="on each machine")
-    parser.add_argument("--nodes", type=int, default=1, help="machines")
+    parser.add_argument("languages", nargs="*", help="both languages; none for a single text")
+    parser.add_argument("--block-tokens", type=int, help="tokens in a block of a single text")
+    parser.add_argument("--batch-tokens", type=int, help="tokens in a batch")
+    parser.add_argument("--most-tokens", type=int, help="most tokens per process")
+    parser.add_argument("--processes", type=int, default=1, help="processes on each machine")
+    parser.add_argument("--nodes", type=int, default=1, help="number of machines")
     options = parser.parse_args(arguments)
     with one_sentence():
         world, most = options.processes * options.nodes, options.most_tokens

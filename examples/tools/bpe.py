@@ -34,7 +34,7 @@ def learn(texts: list[Path], vocab: int) -> bytes:
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(
-            f"{vocab} subwords cannot be learned of the training text: {error}"
+            f"{vocab} subwords cannot be learned from the training text: {error}"
         ) from error
     return model.getvalue()
 

@@ -64,9 +64,7 @@ def mend(folder: Path) -> bool:
 
 
 def _copy(source: Path, target: Path) -> None:
-    say(
-        f"{target.name} is missing or cut short: taking {source.name}, from which it was being copied"
-    )
+    say(f"{target.name} is missing or cut short: copying it again from {source.name}")
     unfinished = target.with_name(f"{target.name}.tmp")
     shutil.copyfile(source, unfinished)
     os.replace(unfinished, target)

@@ -99,12 +99,12 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("json", type=Path, help="the file to write, beside the runs' files")
-    parser.add_argument("--output", type=Path, required=True, help="the corpus's folder")
+    parser.add_argument("json", type=Path, help="file to write, in the corpus's record")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the corpus's runs")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--sentences", type=int, default=100, help="to translate in a round")
-    parser.add_argument("--updates", type=int, default=20, help="to make in a round")
+    parser.add_argument("--sentences", type=int, default=100, help="sentences in a round")
+    parser.add_argument("--updates", type=int, default=20, help="updates in a round")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args(arguments)
     device, data = options.device, f"{options.output}/data-bin"

@@ -41,7 +41,7 @@ def files_of(options: argparse.Namespace) -> dict[str, tuple[Path, Path]]:
         files["train"] = (options.source, options.target)
     if "train" not in files:
         raise UsageError(
-            "no training text: name it by --source FILE --target FILE, or by --trainpref PREFIX"
+            "no training text: name it with --source FILE --target FILE, or --trainpref PREFIX"
         )
     return files
 
@@ -53,7 +53,7 @@ def read_lines(path: Path, lower: bool) -> list[str]:
     except UnicodeDecodeError as error:
         number = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            f"{path} is no UTF-8, in line {number:,}: unpack it if it is an archive, or convert it by "
+            f"{path} is not UTF-8, in line {number:,}: unpack it if it is an archive, or convert it with "
             "iconv, and give that file"
         ) from error
     lines = text.removesuffix("\n").split("\n")
@@ -85,7 +85,7 @@ def read_pairs(split: str, files: tuple[Path, Path], lower: bool) -> list[Pair]:
     if split == "test":
         if max(map(len, source + target)) > MOST_CHARACTERS:
             raise UsageError(
-                f"{files[0]} or {files[1]} has a line of more than {MOST_CHARACTERS:,} characters: cut it"
+                f"{files[0]} or {files[1]} has a line of more than {MOST_CHARACTERS:,} characters: shorten it"
             )
         return pairs
     faults = list(map(fault_of, pairs))
@@ -112,9 +112,9 @@ def draw(pairs: list[Pair], wanted: dict[str, int]) -> dict[str, list[Pair]]:
     if len(drawable) <= sum(wanted.values()) or not all(wanted.values()):
         needs = " and ".join(f"{number:,} for {split}" for split, number in wanted.items())
         raise UsageError(
-            f"of {len(pairs):,} pairs {len(drawable):,} can be drawn, as their source and target "
-            f"occur once, and {needs} were to be: give other numbers by --valid and --test, or files "
-            "by --validpref and --testpref"
+            f"of {len(pairs):,} pairs, {len(drawable):,} can be drawn, as their source and target "
+            f"occur once, and {needs} are wanted: give other numbers with --valid and --test, or "
+            "files with --validpref and --testpref"
         )
     random.Random(1).shuffle(drawable)
     place = {}
@@ -145,14 +145,14 @@ def make(options: argparse.Namespace) -> dict[str, list[Pair]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", help="folder to write to, or -")
-    parser.add_argument("--languages", nargs=2, required=True, help="ends of the files' names")
+    parser.add_argument("--languages", nargs=2, required=True, help="suffixes of the file names")
     parser.add_argument("--source", type=Path, help="training text")
     parser.add_argument("--target", type=Path, help="its translation")
     for split in SPLITS:
-        parser.add_argument(f"--{split}pref", help=f"files of {split}, without .LANGUAGE")
+        parser.add_argument(f"--{split}pref", help=f"{split} files, without .LANGUAGE")
     for split in SPLITS[1:]:
-        parser.add_argument(f"--{split}", type=int, help="pairs to draw where there are no files")
-    parser.add_argument("--lower", action="store_true", help="all text in small letters")
+        parser.add_argument(f"--{split}", type=int, help="pairs to draw if there are no files")
+    parser.add_argument("--lower", action="store_true", help="lowercase all text")
     options = parser.parse_args(arguments)
     with one_sentence():
         if options.folder == "-":

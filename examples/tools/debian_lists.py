@@ -113,9 +113,9 @@ def run(
     parser.add_argument("lists", type=Path, help="folder with the lists")
     parser.add_argument("folder", type=Path, help="folder to write to")
     for split in ("valid", "test"):
-        text = f"source packages of {BUCKETS} for this split"
+        text = f"source packages per {BUCKETS} for this split"
         parser.add_argument(f"--{split}", type=int, required=True, help=text)
-    parser.add_argument("--seed", type=int, help="another one makes other splits")
+    parser.add_argument("--seed", type=int, help="seed of the splits")
     options = parser.parse_args(arguments)
     with one_sentence():
         options.folder.mkdir(parents=True, exist_ok=True)

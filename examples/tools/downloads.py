@@ -63,8 +63,8 @@ def verify(path: Path, archive: Archive) -> None:
             found = hashlib.file_digest(file, algorithm).hexdigest()
         if found != expected:
             raise ValueError(
-                f"{path} has the {algorithm} checksum {found}, and {expected} is expected: it is "
-                f"damaged, or another version than that of {archive.page}; run again without it"
+                f"{path} has the {algorithm} checksum {found}, but {expected} is expected: it is "
+                f"damaged, or a different version from that of {archive.page}; run again without it"
             )
 
 
@@ -89,8 +89,8 @@ def download(archive: Archive, folder: Path) -> None:
             os.replace(part, folder / archive.file)
             return
     raise ValueError(
-        f"{archive.file} cannot be downloaded by this program: run again to go on, or get it from "
-        f"{archive.page}, put it in {folder} (or in a folder that RAW_DIR names) and run again"
+        f"{archive.file} could not be downloaded: run again to continue, or get it from "
+        f"{archive.page}, put it in {folder} (or in the folder named by RAW_DIR) and run again"
     )
 
 

@@ -48,9 +48,9 @@ def measure(log: list[str], text: list[str], subwords: int, name: str) -> dict[s
     words = sum(len(line.split()) for line in text)
     if len(scores) != subwords or not math.isfinite(nats):
         raise ValueError(
-            f"{name} has the probabilities of {len(scores)} of the {subwords} subwords, and all are to be "
+            f"{name} has the probabilities of {len(scores)} of the {subwords} subwords, and all must be "
             "finite: fairseq-eval-lm left out blocks that are longer than the model's "
-            "--max-target-positions, or a probability is 0, with which the perplexity is infinite"
+            "--max-target-positions, or a probability is 0, which makes the perplexity infinite"
         )
     return {
         "word_perplexity": math.exp(nats / (words + len(text))),
@@ -65,10 +65,10 @@ def measure(log: list[str], text: list[str], subwords: int, name: str) -> dict[s
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, required=True, help="the test text, before it was cut")
+    parser.add_argument("--text", type=Path, required=True, help="test text, without subwords")
     parser.add_argument("--data", type=Path, required=True, help="folder of the binarised data")
     parser.add_argument("--json", type=Path, required=True, help="file to write all numbers to")
-    parser.add_argument("logs", nargs="+", metavar="NAME=LOG", help="of fairseq-eval-lm")
+    parser.add_argument("logs", nargs="+", metavar="NAME=LOG", help="logs of fairseq-eval-lm")
     options = parser.parse_args(arguments)
     with one_sentence():
         text = lines_of(options.text)

@@ -118,7 +118,7 @@ def speeds(data: Path, checkpoints: Sequence[Path]) -> list[float]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    write = commands.add_parser("write", help="classify, and print an example a line")
+    write = commands.add_parser("write", help="classify, and print one example per line")
     write.add_argument("checkpoint", type=Path)
     write.add_argument("data", type=Path, help="folder of binarised data, with the dictionaries")
     write.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> None:
     words.add_argument("predictions", type=Path)
     words.add_argument("labels", type=Path)
     speed = commands.add_parser(
-        "speed", help="print a table of examples a second of processor time"
+        "speed", help="print a table of examples per second of processor time"
     )
     speed.add_argument("data", type=Path)
     speed.add_argument("checkpoints", type=Path, nargs="+")
@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
             rows = [json.loads(line) for line in lines_of(options.predictions)]
             print(selected_words(rows, lines_of(options.labels)))
         elif options.command == "speed":
-            print("model\texamples a second of processor time")
+            print("model\texamples per second of processor time")
             found = speeds(options.data, options.checkpoints)
             for path, each in zip(options.checkpoints, found, strict=True):
                 print(f"{path.parent.name}\t{each:.0f}")

@@ -59,10 +59,12 @@ def options_of(text: str, heads: int, attentions: Sequence[str] = ATTENTIONS) ->
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("budgets", help="with commas between them, and perhaps behind the last")
-    parser.add_argument("--updates", type=int, required=True, help="of the search")
-    parser.add_argument("--layers", type=int, required=True, help="of encoder and of decoder")
-    parser.add_argument("--heads", type=int, required=True, help="of an attention of a layer")
+    parser.add_argument("budgets", help="comma-separated budgets; a trailing comma is allowed")
+    parser.add_argument("--updates", type=int, required=True, help="updates of the search")
+    parser.add_argument(
+        "--layers", type=int, required=True, help="layers of encoder and of decoder"
+    )
+    parser.add_argument("--heads", type=int, required=True, help="heads of an attention in a layer")
     parser.add_argument("--attentions", nargs="+", choices=ATTENTIONS, default=ATTENTIONS)
     options = parser.parse_args(arguments)
     heads, attentions = options.layers * options.heads, tuple(options.attentions)

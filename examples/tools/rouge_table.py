@@ -34,8 +34,8 @@ def row_of(name: str, document: dict[str, Any]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", type=Path, nargs="+", help="of fairseq-entmax rouge")
-    parser.add_argument("--names", nargs="+", required=True, help="of the models")
+    parser.add_argument("files", type=Path, nargs="+", help="JSON of fairseq-entmax rouge")
+    parser.add_argument("--names", nargs="+", required=True, help="names of the models")
     options = parser.parse_args(arguments)
     print("\t".join(COLUMNS))
     for name, path in zip(options.names, options.files, strict=True):

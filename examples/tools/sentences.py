@@ -90,7 +90,7 @@ def write_pairs(
         for pair in read_pairs(files, names, separator, languages):
             texts = [clean(side) for side in pair]
             if None in texts and keep_empty:
-                raise ValueError(f"sentence {written + 1} of {names[0]} is no UTF-8")
+                raise ValueError(f"sentence {written + 1} of {names[0]} is not UTF-8")
             if None in texts:
                 wrong += 1
             elif not all(texts) and not keep_empty:
@@ -98,5 +98,5 @@ def write_pairs(
             else:
                 written += 1
                 write_line(outs, map(str, texts))
-    left_out = f"; left out {empty} with an empty side, {wrong} that are no UTF-8"
+    left_out = f"; left out {empty} with an empty side, {wrong} that are not UTF-8"
     return f"{archive.name}: {written} pairs{left_out if empty or wrong else ''}"

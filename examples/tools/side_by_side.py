@@ -56,7 +56,7 @@ def table(runs: Sequence[Path], names: Sequence[str]) -> list[list[str]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--names", nargs="+", required=True, help="what to call them")
+    parser.add_argument("--names", nargs="+", required=True, help="names of the models")
     options = parser.parse_args(arguments)
     with one_sentence():
         for row in table(options.runs, options.names):

@@ -88,7 +88,7 @@ def write_splits(folder: Path, archives: Sequence[Path], lists: dict[str, Path])
             raise ValueError(
                 f"{len(missing)} of the {len(some)} stories of {lists[split].name}, such as "
                 f"{missing[0]}.story, are in none of "
-                f"{', '.join(archive.name for archive in archives)}: these are other archives"
+                f"{', '.join(archive.name for archive in archives)}: these are different archives"
             )
         written = write_split(stories, some, folder / split)
         left_out = len(some) - written

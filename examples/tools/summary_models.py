@@ -38,8 +38,8 @@ def canonical(word: str) -> str:
     if name in SPARSE and (mapping or not colon):
         return f"{name}:{mapping or FAMILY}"
     raise UsageError(
-        f"the model got '{word}': give {BASELINE}, {', '.join(SPARSE)} (with :MAPPING behind it "
-        f"for another one than sparsemax), or {CROSS}:MAPPING"
+        f"the model got '{word}': give {BASELINE}, {', '.join(SPARSE)} (followed by "
+        f":MAPPING, if not sparsemax), or {CROSS}:MAPPING"
     )
 
 
@@ -69,8 +69,8 @@ def options_of(model: str, layers: int, markers: int) -> tuple[str, ...]:
         return (*COPYING, *sizes, *numbered, *mappings_of(name, mapping, layers))
     if markers:
         raise UsageError(
-            f"the model got '{model}', which does not copy, and the data have words that "
-            "only copying can write: run prepare.sh without VOCABULARY, to another --output"
+            f"the model got '{model}', which does not copy, but the data have words that "
+            "only copying can produce: run prepare.sh without VOCABULARY, with another --output"
         )
     return (*PLAIN, *sizes, "--attn-mapping", "softmax", "--cross-attn-mapping", mapping)
 

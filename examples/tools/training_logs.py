@@ -72,7 +72,7 @@ def read_course(path: Path) -> Course:
         trained = float(train[updates]["loss"]) if updates in train else None
         epochs.append(Epoch(int(values["epoch"]), updates, *losses, trained))
     if not epochs:
-        raise ValueError(f"{path} has no validation of a training: remove its folder and run again")
+        raise ValueError(f"{path} does not log any validation: remove its folder and run again")
     return Course(tuple(epochs), log.rfind(PATIENCE_RAN_OUT) > log.rfind(BEGINS))
 
 
@@ -85,7 +85,7 @@ def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
         if heads:
             points.append((updates, heads))
     if not points:
-        raise ValueError(f"{path} has no number of open heads: remove its folder and run again")
+        raise ValueError(f"{path} does not log the open heads: remove its folder and run again")
     if len(points) <= most:
         return points
     last = len(points) - 1

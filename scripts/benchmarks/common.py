@@ -30,7 +30,7 @@ def arguments(doc: str | None, file: str | None = None) -> argparse.ArgumentPars
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", metavar="FILE", default=file, help="the numbers")
+    parser.add_argument("--json", metavar="FILE", default=file, help="file for the numbers")
     return parser
 
 
@@ -46,7 +46,7 @@ def device(text: str) -> str:
     if text not in ("cpu", "cuda"):
         raise argparse.ArgumentTypeError(f"got {text!r}: give cpu or cuda")
     if text == "cuda" and not torch.cuda.is_available():
-        raise argparse.ArgumentTypeError("cuda needs a GPU that torch can use, and there is none")
+        raise argparse.ArgumentTypeError("cuda needs a GPU that torch can use, but there is none")
     return text
 
 

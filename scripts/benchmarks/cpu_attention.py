@@ -192,7 +192,7 @@ def main() -> None:
     )
     parser.add_argument("--spreads", nargs="+", type=float, default=SPREADS)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
-    parser.add_argument("--alpha", type=float, default=1.4, help="of all heads, learned")
+    parser.add_argument("--alpha", type=float, default=1.4, help="learned alpha of all heads")
     parser.add_argument(
         "--dumped", nargs="+", metavar="FILE", help="queries, keys and values of trained models"
     )
@@ -202,11 +202,11 @@ def main() -> None:
         type=common.positive,
         default=sorted({1, common.processors()}),
         metavar="N",
-        help="default: 1, and all there are",
+        help="numbers of threads (default: 1, and one per core)",
     )
     parser.add_argument("--rounds", type=common.positive, default=15)
     parser.add_argument(
-        "--seconds", type=float, default=20.0, help="for a case, after which no round begins"
+        "--seconds", type=float, default=20.0, help="time for a case, after which no round begins"
     )
     options = parser.parse_args()
     settings = {**common.machine(), **vars(options)}

@@ -85,8 +85,8 @@ def main() -> None:
     parser.add_argument("data", metavar="DATA", help="folder of binarised data")
     parser.add_argument("--path", required=True, metavar="CHECKPOINT")
     parser.add_argument("--split", default="valid")
-    parser.add_argument("--sentences", type=int, default=8, help="of the batch, after joining")
-    parser.add_argument("--join", type=int, default=1, metavar="N", help="make one of N sentences")
+    parser.add_argument("--sentences", type=int, default=8, help="sentences after joining")
+    parser.add_argument("--join", type=int, default=1, metavar="N", help="join N sentences each")
     parser.add_argument("--output", required=True, metavar="FILE")
     options = parser.parse_args()
     [model], _, task = checkpoint_utils.load_model_ensemble_and_task(

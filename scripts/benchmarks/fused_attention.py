@@ -193,7 +193,7 @@ def measure(
                 "query_grad_error": of_grad,
             }
         except Exception as error:  # a peer that does not support a shape, or lacks memory for it
-            print(f"{name}: does not run: {str(error).splitlines()[:1]}")
+            print(f"{name} does not run: {str(error).splitlines()[:1]}")
     # All passes share one view of alpha, so its graph is kept
     times = common.in_turns(
         [*rows], options.repeats, lambda name, _: common.timed(runs[name][0], inputs, grad, True)
@@ -208,10 +208,10 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(HEADS), default=list(HEADS))
     parser.add_argument("--lengths", nargs="+", type=common.positive, default=LENGTHS)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
-    parser.add_argument("--tokens", type=common.positive, default=16384, help="of a batch")
+    parser.add_argument("--tokens", type=common.positive, default=16384, help="tokens in a batch")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
     parser.add_argument("--device", type=common.device, default="cuda")
-    parser.add_argument("--causal", action="store_true", help="decoder self-attention")
+    parser.add_argument("--causal", action="store_true", help="as in decoder self-attention")
     parser.add_argument("--repeats", type=common.positive, default=20)
     options = parser.parse_args()
     if options.device == "cpu":  # read when Triton is first imported

@@ -50,7 +50,7 @@ def search_of(name: str) -> Iterator[None]:
 
 def main() -> None:
     own = parser(__doc__, "generation.json", list(SIZES))
-    own.add_argument("--fp16", action="store_true", help="on a GPU, in half precision")
+    own.add_argument("--fp16", action="store_true", help="use half precision, on a GPU")
     own.add_argument("--sentences", type=common.positive, default=64)
     own.add_argument("--repeats", type=common.positive, default=9)
     own.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")

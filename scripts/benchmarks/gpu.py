@@ -131,7 +131,7 @@ def command_of(part: Part, output: Path) -> list[str]:
 def run(part: Part, output: Path, seconds: float) -> str:
     """Run a part and return its outcome. All processes that it started end with it."""
     if seconds <= 0:
-        return "left out: no time was left"
+        return "skipped: no time was left"
     with (
         (output / f"{part.name}.log").open("w", encoding="utf-8") as log,
         subprocess.Popen(
@@ -176,11 +176,11 @@ def main(argv: list[str] | None = None) -> int:
         prog="gpu.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--output", type=Path, default=Path("gpu"), metavar="DIR")
-    parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
-    parser.add_argument("--parts", nargs="+", metavar="NAME", help="of --dry-run; default: all")
+    parser.add_argument("--minutes", type=float, default=20.0, help="time for all parts together")
+    parser.add_argument("--parts", nargs="+", metavar="NAME", help="as in --dry-run; default: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--quick", action="store_true", help="toy sizes, with --device cpu")
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
+    parser.add_argument("--quick", action="store_true", help="use toy sizes, with --device cpu")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run, and exit")
     options = parser.parse_args(argv)
     if (options.device == "cpu") != options.quick:
         parser.error("--device cpu and --quick belong together: give both, or neither")
@@ -197,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error(
             "there is no GPU here that torch can use: run it where torch.cuda.is_available() is true, "
-            "or try the script by --device cpu --quick"
+            "or try the script with --device cpu --quick"
         )
     output.mkdir(parents=True, exist_ok=True)
     # Use this clone's package, this Python's commands, and one GPU, where fairseq would take all
@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
     # End a running part too, as by Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     is_done = gather(chosen, options.minutes * 60, output, machine_line(machine(options.device)))
-    print(f"\n{output / 'gpu.md'} has what was printed")
+    print(f"\n{output / 'gpu.md'} has the output")
     return 0 if is_done else 1
 
 

@@ -7,7 +7,7 @@ set -euo pipefail
 
 python=${PYTHON:-python3}
 command -v "$python" >/dev/null || {
-    printf '%s: error: PYTHON is %q, and there is no such command: set PYTHON to one\n' \
+    printf '%s: error: PYTHON is %q, which is not a command: set PYTHON to one\n' \
         "$(basename "$0")" "$python" >&2
     exit 2
 }

@@ -124,12 +124,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", action="store_true", help="measure, and write the numbers first")
+    parser.add_argument("--run", action="store_true", help="first measure and write the numbers")
     parser.add_argument("--output", type=Path, default=FIGURES, metavar="DIR")
     parser.add_argument("--queries", choices=QUERIES, default=INDEPENDENT)
     parser.add_argument("--rounds", type=positive, default=9)
-    parser.add_argument("--seconds", type=float, default=15.0, help="for a point, at most, about")
-    parser.add_argument("--quick", action="store_true", help="toy sizes, to try the command")
+    parser.add_argument("--seconds", type=float, default=15.0, help="approximate limit for a point")
+    parser.add_argument("--quick", action="store_true", help="use toy sizes, to try the command")
     options = parser.parse_args()
     file = options.output / "growth.json"
     if options.run:
@@ -137,7 +137,7 @@ def main() -> None:
         rows = measured(options.queries, options.quick, options.rounds, options.seconds)
         write_json(file, settings, results=rows)
     if not file.is_file():
-        parser.error(f"--output {options.output}: there is no growth.json, measure it by --run")
+        parser.error(f"--output {options.output}: there is no growth.json: measure with --run")
     report = json.loads(file.read_text(encoding="utf-8"))
     for figure in AXES:
         draw(report["results"], figure, options.output / f"growth_{figure}.svg")

@@ -137,8 +137,8 @@ def measure(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = common.arguments(__doc__)
-    parser.add_argument("--rows", type=common.positive, default=1024, help="words of a batch")
-    parser.add_argument("--keys", type=common.positive, default=32_000, help="of the vocabulary")
+    parser.add_argument("--rows", type=common.positive, default=1024, help="words in a batch")
+    parser.add_argument("--keys", type=common.positive, default=32_000, help="vocabulary size")
     parser.add_argument("--alphas", nargs="+", type=float, default=[1.0, 1.33, 1.5, 2.0])
     parser.add_argument("--scores", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--rounds", type=common.positive, default=5)

@@ -165,8 +165,8 @@ def main() -> None:
     parser.add_argument(
         "--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS", type=common.rows_and_keys
     )
-    parser.add_argument("--drawn", action="store_true", help="alphas drawn from [1, 2], and ratios")
-    parser.add_argument("--alpha", type=float, default=1.33, help="of the learned ones")
+    parser.add_argument("--drawn", action="store_true", help="draw alphas in [1, 2], print ratios")
+    parser.add_argument("--alpha", type=float, default=1.33, help="value of the learned alphas")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
     parser.add_argument("--repeats", type=common.positive, default=9)
     parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())

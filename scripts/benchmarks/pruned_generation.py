@@ -135,7 +135,7 @@ def loaded_models(options: argparse.Namespace) -> dict[str, Translator]:
 def parser(doc: str | None, file: str | None, sizes: Sequence[str]) -> argparse.ArgumentParser:
     """A parser of the options that this and generation.py share."""
     own = arguments(doc, file)
-    own.add_argument("--size", choices=sizes, default=sizes[0], help="of its own models")
+    own.add_argument("--size", choices=sizes, default=sizes[0], help="size of models made here")
     own.add_argument("--device", default="cpu", type=device)
     own.add_argument("--batch", type=positive, default=32, help="sentences in a batch")
     own.add_argument("--beam", type=positive, default=5)
@@ -146,7 +146,7 @@ def main() -> None:
     own = parser(__doc__, None, ["small", "base"])
     own.add_argument("data", nargs="?", metavar="DATA", help="binarised data, with --path")
     own.add_argument("--path", nargs="+", default=[], metavar="CHECKPOINT")
-    own.add_argument("--mapping", default="softmax", help="of its own models")
+    own.add_argument("--mapping", default="softmax", help="mapping of models made here")
     own.add_argument("--sentences", type=positive, default=128)
     own.add_argument("--repeats", type=positive, default=5)
     options = own.parse_args()

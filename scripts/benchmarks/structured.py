@@ -100,7 +100,7 @@ def main() -> None:
     )
     parser.add_argument("--tv", type=float, default=0.1, help="strength of fusedmax")
     parser.add_argument("--oscar", type=float, default=0.01, help="strength of oscarmax")
-    parser.add_argument("--p", type=float, default=1.5, help="of sq-pnorm-max, in (1, 2]")
+    parser.add_argument("--p", type=float, default=1.5, help="p of sq-pnorm-max, in (1, 2]")
     parser.add_argument("--spread", type=float, default=1.0, help="standard deviation of scores")
     parser.add_argument("--repeats", type=common.positive, default=15)
     parser.add_argument("--device", type=common.device, default="cpu")

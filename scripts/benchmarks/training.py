@@ -206,7 +206,7 @@ def measure(
     needed = options.rounds * options.updates
     samples = batches(trainers[STOCK], needed)
     if len(samples) < needed:
-        raise SystemExit(f"{options.data} has {len(samples)} batches, and {needed} are needed")
+        raise SystemExit(f"{options.data} has {len(samples)} batches, but {needed} are needed")
     parts = [samples[at : at + options.updates] for at in range(0, needed, options.updates)]
     # On a GPU each batch size may be the first to use a kernel, which is then compiled
     warm_up = samples if options.cuda else parts[0]
@@ -231,19 +231,19 @@ def main() -> None:
     parser = common.arguments(__doc__, "training.json")
     parser.add_argument("data", metavar="DATA", help="binarised data, or random:SOURCExTARGET")
     parser.add_argument("--model", choices=MODELS, default="quickstart")
-    parser.add_argument("--max-tokens", type=common.positive, default=1250, help="of a batch")
-    parser.add_argument("--cuda", action="store_true", help="on a GPU")
-    parser.add_argument("--fp16", action="store_true", help="in half precision, on a GPU")
-    parser.add_argument("--bf16", action="store_true", help="in bfloat16, on a GPU")
+    parser.add_argument("--max-tokens", type=common.positive, default=1250, help="batch size")
+    parser.add_argument("--cuda", action="store_true", help="train on a GPU")
+    parser.add_argument("--fp16", action="store_true", help="use half precision, on a GPU")
+    parser.add_argument("--bf16", action="store_true", help="use bfloat16, on a GPU")
     parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
     parser.add_argument("--query-scale", type=float, default=1.0, metavar="FACTOR")
     parser.add_argument("--rounds", type=common.positive, default=9)
-    parser.add_argument("--updates", type=common.positive, default=8, help="of each in a round")
+    parser.add_argument("--updates", type=common.positive, default=8, help="updates in a round")
     parser.add_argument(
         "--mapping",
         metavar="SPEC",
         action="append",
-        help=f"a mapping, and options of its model behind it; default: {', '.join(MAPPINGS)}",
+        help=f"a mapping, followed by options of its model; default: {', '.join(MAPPINGS)}",
     )
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     options, rest = parser.parse_known_args()

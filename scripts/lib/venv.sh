@@ -12,11 +12,11 @@ PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 require_python() {
     local version
     command -v "$1" >/dev/null ||
-        die "PYTHON is '$1', and there is no such command: install Python $OLDEST_PYTHON to $NEWEST_PYTHON, or set PYTHON to one"
+        die "PYTHON is '$1', which is not a command: install Python $OLDEST_PYTHON to $NEWEST_PYTHON, or set PYTHON to one of them"
     version=$("$1" -c "$PRINT_VERSION") ||
-        die "PYTHON is '$1', and it does not run as a Python: set PYTHON to a Python $OLDEST_PYTHON to $NEWEST_PYTHON"
+        die "PYTHON is '$1', which does not run as Python: set PYTHON to Python $OLDEST_PYTHON to $NEWEST_PYTHON"
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] < tuple(map(int, sys.argv[1].split("."))))' "$OLDEST_PYTHON" ||
-        die "PYTHON is '$1', which is Python $version, and $OLDEST_PYTHON or newer is needed: set PYTHON, such as PYTHON=python3.12"
+        die "PYTHON is '$1', which is Python $version, but $OLDEST_PYTHON or newer is needed: set PYTHON, for example PYTHON=python3.12"
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] > tuple(map(int, sys.argv[1].split("."))))' "$NEWEST_PYTHON" ||
         say "Python $version is newer than $NEWEST_PYTHON, the newest that this is tested with: if it fails, set PYTHON to another"
 }
@@ -29,7 +29,7 @@ drop_half_installed() {
     folder=$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     for package in "$folder"/*.dist-info; do
         if [[ -d $package && ! -e $package/INSTALLER ]]; then
-            say "install: $(basename "$package") was left half installed and is installed anew"
+            say "install: $(basename "$package") was only partly installed and is installed again"
             rm -rf "$package"
         fi
     done
@@ -69,13 +69,13 @@ install_torch() {
         say "install: torch $version with CUDA, some 3 GB to download"
         # Unlike ==, === takes no build for CPUs
         "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
-            die "pip could not install torch: its message is above; run again to go on"
+            die "pip could not install torch: its message is above; run again to continue"
     elif [[ ${present%%+*} != "$version" ]]; then
-        say "install: torch $version for CPUs, some 200 MB to download (no NVIDIA GPU is seen here, or TORCH_BUILD is cpu; TORCH_BUILD=cuda takes the build for GPUs)"
+        say "install: torch $version for CPUs, some 200 MB to download (no NVIDIA GPU was found, or TORCH_BUILD is cpu; TORCH_BUILD=cuda selects the build for GPUs)"
         if ! why=$("$python" -m pip install --quiet --disable-pip-version-check --no-deps --retries 1 --timeout 30 \
             --index-url "$TORCH_FOR_CPUS" "torch==$version+cpu" 2>&1); then
             say "install: pip could not get it from $TORCH_FOR_CPUS ($(grep -m 1 '^ERROR' <<<"$why" || tail -n 1 <<<"$why"))"
-            say "install: the build with CUDA is taken, some 3 GB to download"
+            say "install: the build with CUDA is used instead, some 3 GB to download"
         fi
     fi
 }
@@ -86,11 +86,11 @@ compile_fairseq() {
     local python=$2/bin/python
     if "$python" -c 'from importlib.metadata import version; version("fairseq-fixed")' 2>/dev/null; then return; fi
     command -v c++ >/dev/null ||
-        die "there is no C++ compiler, and fairseq has to be compiled for this machine and Python: install one (g++ on Debian and Ubuntu, Xcode's command line tools on macOS), or on Linux on x86-64 take Python 3.11 or 3.12"
+        die "there is no C++ compiler, but fairseq has to be compiled for this machine and Python: install one (g++ on Debian and Ubuntu, Xcode's command line tools on macOS), or on Linux on x86-64 use Python 3.11 or 3.12"
     say "install: fairseq, which is compiled for this machine and Python (some minutes)"
     (cd "$1" && "$python" -m pip install --disable-pip-version-check -c constraints.txt torch numpy cython setuptools wheel &&
         "$python" -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation fairseq-fixed) ||
-        die "pip could not install fairseq: its message is above; run again to go on"
+        die "pip could not install fairseq: its message is above; run again to continue"
 }
 
 # has_fairseq_wheel DIR: whether its Python is one for which setup.py requires a wheel of fairseq
@@ -109,11 +109,11 @@ install_project() {
     say "install: the project${extras:+ with the extras $extras} in $2"
     if [[ ,$extras, == *,fairseq,* ]] && ! has_fairseq_wheel "$2"; then compile_fairseq "$root" "$2"; fi
     (cd "$root" && timed install "$python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
-        die "pip could not install the project: its message is above; run again to go on"
+        die "pip could not install the project: its message is above; run again to continue"
     "$python" -c 'import torch, fairseq_entmax' ||
-        die "what pip installed in $2 does not import: remove that folder and run again"
+        die "the packages that pip installed in $2 cannot be imported: remove that folder and run again"
     if [[ ,$extras, == *,fairseq,* ]]; then
-        "$python" -c 'import logging; logging.disable(); import fairseq, sacrebleu, sentencepiece' || die "what the extra fairseq installed in $2 does not import: remove that folder and run again"
+        "$python" -c 'import logging; logging.disable(); import fairseq, sacrebleu, sentencepiece' || die "the packages of the extra fairseq in $2 cannot be imported: remove that folder and run again"
         [[ -x $2/bin/fairseq-train ]] || die "$2/bin/fairseq-train is missing: remove that folder and run again"
     fi
 }
@@ -138,10 +138,10 @@ make_venv() {
 require_venv_python() {
     local version wanted
     version=$("$1/bin/python" -c "$PRINT_VERSION" 2>/dev/null) ||
-        die "the virtual environment $1 has no Python that runs: remove that folder and run again"
+        die "the virtual environment $1 has no working Python: remove that folder and run again"
     wanted=$("${PYTHON:-$1/bin/python}" -c "$PRINT_VERSION")
     [[ $version == "$wanted" ]] ||
-        die "the virtual environment $1 has Python $version, and PYTHON is '$PYTHON', which is Python $wanted: remove that folder, or set VENV to another"
+        die "the virtual environment $1 has Python $version, but PYTHON is '$PYTHON', which is Python $wanted: remove that folder, or set VENV to another"
     require_python "$1/bin/python"
 }
 
@@ -155,7 +155,7 @@ ensure_venv() {
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
     require_python "${PYTHON:-python3}"
     if [[ -e $dir && ! -f $dir/pyvenv.cfg ]] && ! is_begun_or_empty "$dir"; then
-        die "VENV is '$dir', which is there and is no virtual environment: set VENV to another folder"
+        die "VENV is '$dir', which exists but is not a virtual environment: set VENV to another folder"
     fi
     mkdir -p "$dir"
     (
@@ -167,7 +167,7 @@ ensure_venv() {
         step=$(fingerprint "$root" "$extras" "$build" "$("$dir/bin/python" -c 'import sys; print(sys.version)')" \
             "$(files_fingerprint "$root/setup.py" "$root/constraints.txt")")
         if is_done "$stamp" "$step" "$dir/bin/fairseq-entmax"; then
-            say "install: done before in $dir"
+            say "install: already done in $dir"
         else
             rm -f "$stamp"
             install_project "$root" "$dir" "$extras" "$build"

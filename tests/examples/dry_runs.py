@@ -107,7 +107,7 @@ class Steps:
         said = self.dry(*command, **self.environment)
         calls = self.dry.calls()
         if self.twice:
-            assert "done before" in self.dry(*command, **self.environment)
+            assert "already done" in self.dry(*command, **self.environment)
             again = {name for name, *_ in self.dry.calls()}
             assert again <= {"python3", "fairseq-entmax"}
         return calls, said

@@ -67,7 +67,7 @@ def test_one_command_gives_scores_and_a_report_and_a_second_run_does_nothing(tex
     assert "--alpha" not in stock
     again = run("run.sh", *command).stdout
     # text, subwords, binarise; per model train, translate, score; the alpha table; scores, report
-    assert again.count("done before") == 3 + 2 * 3 + 1 + 2
+    assert again.count("already done") == 3 + 2 * 3 + 1 + 2
     assert (out / "scores.tsv").read_text(encoding="utf-8") == table
 
 
@@ -90,9 +90,9 @@ def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_pa
     dictionary = (tmp_path / "data-bin" / "dict.src.txt").read_bytes()
     refused = run(*command, check=False, pieces=200)
     assert refused.returncode == 1
-    assert "there are models of them" in refused.stderr
+    assert "has models trained on them" in refused.stderr
     assert (tmp_path / "data-bin" / "dict.src.txt").read_bytes() == dictionary
-    assert run(*command).stdout.count("done before") == 3
+    assert run(*command).stdout.count("already done") == 3
 
 
 @pytest.mark.parametrize(
@@ -104,11 +104,11 @@ def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_pa
         (["--mappings", "stock,entmaxx"], "got 'entmaxx'"),
         (["--updates", "0"], "option --updates got '0'"),
         (["--source-lang", "zh-Hans"], "option --source-lang got 'zh-Hans': give a short name"),
-        (["--source-lang", "tgt"], "option --target-lang got 'tgt', as --source-lang did"),
+        (["--source-lang", "tgt"], "option --target-lang got 'tgt', the same as --source-lang"),
         (["--source", "nowhere"], "option --source got 'nowhere': no such file; give the path"),
         (["--target", "../nothing.de"], "option --target got '../nothing.de': no such file"),
-        (["--fp16"], "unknown option '--fp16': options of fairseq-train stand behind --"),
-        (["file.txt"], "unknown argument 'file.txt': name the texts by --source and --target"),
+        (["--fp16"], "unknown option '--fp16': options of fairseq-train go after --"),
+        (["file.txt"], "unknown argument 'file.txt': name the texts with --source and --target"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip

@@ -97,7 +97,7 @@ def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Pat
     step = "once step .done {} product -- bash -c 'echo made; touch product'"
     for settings, before in (("a", ""), ("a", ""), ("b", ""), ("b", "rm product;")):
         output = shell(f"{before} {step.format(settings)}", tmp_path).stdout
-        assert ("made" in output) == (output != "==> step: done before\n")
+        assert ("made" in output) == (output != "==> step: already done\n")
     assert "made" in output
     failing = shell("once step .done c product -- false; echo reached", tmp_path)
     assert (failing.returncode, failing.stdout) == (1, "==> step\n")
@@ -145,7 +145,7 @@ def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) 
     try:
         refused = shell('hold_lock "$PWD"', tmp_path)
         assert refused.returncode == 1
-        assert f"another run is at work in {tmp_path}" in refused.stderr
+        assert f"another run is using {tmp_path}" in refused.stderr
     finally:
         subprocess.run(["kill", "-9", child], check=True)
     time.sleep(0.2)
@@ -201,10 +201,10 @@ def test_check_reports_for_every_archive_whether_its_files_are_there(tmp_path: P
     miniatures.write_table(table.parent, [x for x in table.parent.iterdir() if x != table])
     (table.parent / "wiki-titles.tgz").unlink()
     output = dry(*command, check=False, **given)
-    assert "wiki-titles.tgz cannot be downloaded by this program" in output
-    assert "is another archive, which has corpus.en_ru.2m.ru\n" in output
+    assert "wiki-titles.tgz could not be downloaded" in output
+    assert "is a different archive; it has corpus.en_ru.2m.ru\n" in output
     assert "wmt14-test-full.tgz: 2 files" in output
-    assert "not all that is read was found" in output
+    assert "not all required files were found" in output
     assert dry.calls() == []  # it needs no fairseq
 
 
@@ -254,7 +254,7 @@ def test_a_killed_preparation_continues_where_it_stopped(raw: Path, tmp_path: Pa
         {**os.environ, "PATH": f"{dry.bin}:{PATH}", **given},
     )
     assert not (stopped / "tok").exists()
-    assert "text: done before" in dry(RECIPE, "prepare.sh", "--output", stopped, **given)
+    assert "text: already done" in dry(RECIPE, "prepare.sh", "--output", stopped, **given)
     for path in straight.rglob("*"):
         if path.is_file() and path.name != ".lock":
             assert (stopped / path.relative_to(straight)).read_bytes() == path.read_bytes(), path
@@ -269,7 +269,7 @@ def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path
     (dry.bin / "subword-nmt").chmod(0o755)
     given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     command = (RECIPE, "prepare.sh", "--output", tmp_path / "out", "--workers", 1)
-    assert "was not written whole" in dry(*command, check=False, **given)
+    assert "was not written completely" in dry(*command, check=False, **given)
     assert not (tmp_path / "out" / "bpe").exists()
 
 
@@ -278,7 +278,7 @@ def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path
 WRONG = [
     (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers, --"),
     (RECIPE, "prepare.sh --workers 0", {}, "option --workers got '0'"),
-    (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', and there is no such"),
+    (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', which is not a folder"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
     (RECIPE, "train.sh", {}, "no mapping given"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "option --max-update is set by the recipe"),
@@ -295,7 +295,7 @@ WRONG = [
     ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
-    ("snli", "report.sh --models softmax,,x", {}, "put one comma between two and no spaces"),
+    ("snli", "report.sh --models softmax,,x", {}, "separate names by one comma and no spaces"),
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
 ]
 

@@ -43,9 +43,9 @@ def test_missing_changed_and_leftover_files_are_reported(soak, tmp_path):
     (found / "data-bin.tmp").mkdir()
     assert soak.differences(expected, found) == [
         "gone is missing",
-        "new is there, and should not be",
-        "other has other content",
-        "data-bin.tmp was left",
-        "marked.tmp12 was left",
+        "new should not exist",
+        "other has different content",
+        "data-bin.tmp was left over",
+        "marked.tmp12 was left over",
     ]
     assert soak.differences(expected, expected) == []

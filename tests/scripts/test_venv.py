@@ -72,7 +72,7 @@ esac
         ("cpu", "", "0", ["torch==2.13.0+cpu"], ["some 200 MB to download"]),
         (
             *("cpu", "", "1", ["torch==2.13.0+cpu"]),
-            ["200 MB", "ERROR: no such host)", "the build with CUDA is taken, some"],
+            ["200 MB", "ERROR: no such host)", "the build with CUDA is used instead, some"],
         ),
         ("cpu", "2.13.0", "0", [], []),
         ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, some"]),

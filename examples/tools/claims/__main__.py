@@ -27,7 +27,7 @@ def write_documents(record: Path, names: Sequence[str], folder: Path) -> list[Pa
     documents = [read_object(record / f"{name}{PACKED}") for name in names]
     analyses = [one["analysis"] for one in documents]
     if len({json.dumps(one["data"], sort_keys=True) for one in analyses}) > 1:
-        raise ValueError("option --runs: they are of different data: give runs of one corpus")
+        raise ValueError("option --runs names runs on different data: give runs of one corpus")
     models = [{**one["analysis"]["models"][0], "name": one["run"]} for one in documents]
     numbers = {number["name"]: number for one in analyses for number in one["numbers"]}
     together = {**analyses[0], "models": models, "numbers": list(numbers.values())}
@@ -45,14 +45,14 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault(PROGRAM, "claims")
     parser = argparse.ArgumentParser(prog="claims", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("record", type=Path, help="folder that claims.sh wrote")
-    parser.add_argument("--output", type=Path, help="folder to write to; without it the record's")
+    parser.add_argument("--output", type=Path, help="folder to write to (default: the record's)")
     parser.add_argument(
         "--runs",
         metavar="LIST",
-        help="write no verdicts, but analysis.json of these runs, CORPUS/RUN with commas between them",
+        help="instead of verdicts, write analysis.json of these runs, comma-separated CORPUS/RUN",
     )
     parser.add_argument(
-        "--figure", type=Path, help="write no verdicts, but loss against density as SVG or PNG"
+        "--figure", type=Path, help="instead of verdicts, draw loss against density as SVG or PNG"
     )
     options = parser.parse_args(arguments)
     folder = options.output or options.record

@@ -54,9 +54,9 @@ def test_invalid_pairs_are_left_out_and_counted_or_refused(tmp_path, capsys):
     tool(corpora, *archived(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n"))
     assert lines(tmp_path / "train.aa") == ["a"]
     output = capsys.readouterr().out
-    assert "1 pairs; left out 2 with an empty side, 1 that are no UTF-8" in output
+    assert "1 pairs; left out 2 with an empty side, 1 that are not UTF-8" in output
     arguments = archived(tmp_path, b"\xff\n", b"A\n", "--keep-empty")
-    assert "sentence 1 of x/c.aa is no UTF-8" in refusal(capsys, corpora, *arguments)
+    assert "sentence 1 of x/c.aa is not UTF-8" in refusal(capsys, corpora, *arguments)
     arguments = archived(tmp_path, b"a\nb\nc\n", b"A\n")
     assert "x/c.aa and x/c.bb have 3 and 1 sentences" in refusal(capsys, corpora, *arguments)
 
@@ -76,7 +76,7 @@ def test_a_file_may_have_several_names_and_a_missing_one_is_reported(tmp_path, c
     assert (lines(tmp_path / "p.aa"), lines(tmp_path / "p.bb")) == (["A"], ["B"])
     arguments[2] = "x/b.{lang}"
     output = refusal(capsys, corpora, *arguments)
-    assert "no file x/b.aa, x/b.bb: it is another archive, which has x/new.aa, x/c.bb" in output
+    assert "no file x/b.aa, x/b.bb: this is a different archive; it has x/new.aa, x/c.bb" in output
 
 
 def test_a_damaged_archive_leaves_no_text(tmp_path, capsys):

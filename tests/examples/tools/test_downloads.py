@@ -31,7 +31,7 @@ def test_a_line_of_the_table_is_read(tmp_path):
         (CONTENT, UNKNOWN, SHA256, None),
         (CONTENT, UNKNOWN, UNKNOWN, None),
         (CONTENT[:-1], "10", UNKNOWN, "has 9 of 10 bytes"),
-        (CONTENT[::-1], "10", SHA256, "is expected: it is damaged, or another version than"),
+        (CONTENT[::-1], "10", SHA256, "is expected: it is damaged, or a different version from"),
     ],
 )
 def test_the_fault_of_a_file_is_named(tmp_path, content, size, digest, fault):

@@ -48,7 +48,7 @@ def test_a_sparse_model_is_sparse_where_its_name_says(model, layers, mappings):
 
 def test_markers_for_words_are_only_for_models_that_copy():
     assert pairs(options_of("sparse-ch:entmax", 4, 200))["--source-position-markers"] == "200"
-    with pytest.raises(UsageError, match="'cross:softmax', which does not copy, and the data"):
+    with pytest.raises(UsageError, match="'cross:softmax', which does not copy, but the data"):
         options_of("cross:softmax", 4, 200)
 
 
