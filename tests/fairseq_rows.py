@@ -107,8 +107,8 @@ def _layerdrop(side: str) -> str:
 
 
 _INFINITE = (
-    f"--criterion {ALIGNING} is infinite where the last cross-attention gives an aligned word no "
-    f"weight, and none of its heads is softmax: give its layer one, such as --cross-attn-mapping "
+    f"--criterion {ALIGNING} is infinite if the last cross-attention gives an aligned word no "
+    f"weight, and none of its heads is softmax: give that layer softmax, such as --cross-attn-mapping "
     f"'entmax*5,softmax' for six layers, or --criterion label_smoothed_cross_entropy"
 )
 _UNFIT = (

@@ -28,7 +28,7 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     """
     state = SafelyLoadingTorch.load(path, map_location="cpu")
     if not isinstance(state, dict) or not isinstance(state.get("model"), Dictionary):
-        raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
+        raise ValueError(f"{path} is not a fairseq checkpoint: it contains no 'model'")
     return state
 
 
@@ -57,7 +57,7 @@ class SafelyLoadingTorch(ModuleType):
             if isinstance(error, OSError) and error.filename is not None:
                 raise
             raise UnsafeCheckpointError(
-                f"refused to load {path}: it is no checkpoint, is damaged, or holds more than "
+                f"refused to load {path}: it is not a checkpoint, is damaged, or contains more than "
                 f"tensors and settings, which could run code ({_reason(error)}). {TRUST}"
             ) from None
         if isinstance(state, dict):
@@ -72,5 +72,5 @@ def _reason(error: Exception) -> str:
     if named:
         return f"it names {named[1][:200]}"
     if "weights_only" in text or "Weights only" in text:
-        return "torch's safe loader does not read it"
+        return "torch's safe loader cannot read it"
     return " ".join(text.split())[:200] or "it ends too early"

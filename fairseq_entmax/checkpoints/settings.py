@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
-TRUST = "Nothing of it was run. Get the checkpoint from a source that you trust"
+TRUST = "Nothing in it was run. Get the checkpoint from a source that you trust"
 
 # Settings by which fairseq runs something, and the values besides None that they may have. With
 # dataset_impl fasta, fairseq hands the name of the data file to a shell
@@ -39,7 +39,7 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
         group = state.get(part)
         if group is not None and type(group) is not expected:
             # fairseq would parse a text as YAML, after this check
-            raise _refusal(path, part, group, "is no group of settings")
+            raise _refusal(path, part, group, "is not a group of settings")
         _check(part, group, path, itertools.count())
 
 
@@ -47,7 +47,7 @@ def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int 
     if depth > MOST_DEPTH:
         raise _refusal(path, name, value, f"is more than {MOST_DEPTH} levels deep")
     if next(numbers) > MOST_SETTINGS:
-        raise _refusal(path, name, value, f"is behind more than {MOST_SETTINGS:,} others")
+        raise _refusal(path, name, value, f"comes after more than {MOST_SETTINGS:,} others")
     if type(value) is argparse.Namespace:
         value = vars(value)
     # No other mappings: an OrderedDict can have attributes, and fairseq would read those
@@ -58,11 +58,11 @@ def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int 
         for entry in value:
             _check(name, entry, path, numbers, depth + 1)
     elif type(value) not in (str, int, float, bool, type(None)):
-        raise _refusal(path, name, value, "is no plain value")
+        raise _refusal(path, name, value, "is not a plain value")
     else:
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None and "${" in str(value):
-            raise _refusal(path, name, value, "is more than the value of another setting")
+            raise _refusal(path, name, value, "is more than a reference to another setting")
         # If the setting it refers to has the same name, that one is checked
         is_checked = reference is not None and reference[2] == name
         if name in _ONLY and value not in (*_ONLY[name], None) and not is_checked:
@@ -88,7 +88,7 @@ def model_settings(state: Dictionary[str, Any], name: str) -> dict[str, Any]:
         settings = vars(settings)
     if not isinstance(settings, dict):
         raise ValueError(
-            f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'"
+            f"{name} does not say which model it is of: it has neither 'cfg' nor 'args'"
         )
     return {option: _referred(value, root) for option, value in settings.items()}
 

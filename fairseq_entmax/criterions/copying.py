@@ -31,15 +31,15 @@ class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
     copy_loss_weight: float = field(
         default=0.0,
         metadata={
-            "help": "weight of the Fenchel-Young loss of the copy heads against the places where "
-            "the target stands in the source, which starts sparse copy heads; 0 for none"
+            "help": "weight of a Fenchel-Young loss that trains copy heads to find the target's "
+            "positions in the source, so that sparse copy heads start to learn; 0: none"
         },
     )
     copy_loss_alone: bool = field(
         default=False,
         metadata={
-            "help": "copy heads learn what to copy from the loss of --copy-loss-weight alone, and "
-            "not from the cross-entropy, whose gradient has no bound for sparse heads"
+            "help": "copy heads learn what to copy only from the loss of --copy-loss-weight, not "
+            "from the cross-entropy, whose gradient is unbounded for sparse heads"
         },
     )
 
@@ -101,7 +101,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         is_other = alphas.isnan().any() or not all(v.isnan().all() for v in values.values())
         if self.copy_loss_weight and is_other:
             raise ValueError(
-                "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
+                "--copy-loss-weight needs copy heads with softmax, sparsemax or alpha-entmax: give "
                 "--copy-mapping one of these, or leave --copy-loss-weight out"
             )
 

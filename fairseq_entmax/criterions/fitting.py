@@ -43,8 +43,8 @@ def check_loss(criterion: type, model: Any) -> None:
     alpha = model.attention_options.output_alpha
     if alpha > 1:
         raise ValueError(
-            f"--criterion {name} is infinite where --output-alpha {alpha:g} gives a word no "
-            f"probability: give --criterion entmax_loss{penalty} --loss-alpha {alpha:g}"
+            f"--criterion {name} is infinite if --output-alpha {alpha:g} gives a word "
+            f"probability zero: give --criterion entmax_loss{penalty} --loss-alpha {alpha:g}"
         )
     markers = getattr(decoder, "num_words", 0) - getattr(decoder, "num_generated", 0)
     if markers and not issubclass(stock, CopyCrossEntropyCriterion):
@@ -56,8 +56,8 @@ def check_loss(criterion: type, model: Any) -> None:
         across = [module.mapping for place, _, module in attention_modules(model) if place == CROSS]
         if across and not _has_softmax(across[-1]):
             raise ValueError(
-                f"--criterion {name} is infinite where the last cross-attention gives an aligned "
-                f"word no weight, and none of its heads is softmax: give its layer one, such as "
+                f"--criterion {name} is infinite if the last cross-attention gives an aligned "
+                f"word no weight, and none of its heads is softmax: give that layer softmax, such as "
                 f"--cross-attn-mapping 'entmax*5,softmax' for six layers, or --criterion "
                 f"label_smoothed_cross_entropy"
             )

@@ -79,7 +79,7 @@ class HeadPenalty:
         """Raise ValueError if the gates do not suit the targets, or need targets not given."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
-                "the gates of --gate keep a number of heads: give --target-heads in place of --l0-weight"
+                "the gates of --gate keep a given number of heads: give --target-heads instead of --l0-weight"
             )
         for name, target in (self.targets or {}).items():
             members = _all(gates) if name == ALL else list(gates.get(name, {}).values())
@@ -92,8 +92,8 @@ class HeadPenalty:
             whose = "in all" if name == ALL else f"in {name}"
             if target < protected:
                 raise ValueError(
-                    f"--target-heads asks for {target} heads {whose}, where {protected} copy and "
-                    f"always stay: give {protected} or more"
+                    f"--target-heads asks for {target} heads {whose}, but {protected} copy "
+                    f"heads always stay: give {protected} or more"
                 )
             if target > number:
                 raise ValueError(

@@ -28,18 +28,18 @@ class HeadL0Options(FairseqDataclass):
 
     l0_weight: float = _option(
         0.0,
-        "lambda: the penalty, in nats per target token, for each head that is "
-        "expected to be open; from 0 to 1000",
+        "lambda: penalty in nats per target token for each head that is "
+        "expected to be open, from 0 to 1000",
     )
     l0_warmup_updates: int = _option(
         -1,
-        "updates in which the weight rises from 0, or the target falls from all "
-        "heads to --target-heads (-1: none for a weight, 2/3 of the updates before the heads "
-        "are decided for a target)",
+        "updates over which the weight rises from 0, or the target falls from all "
+        "heads to --target-heads (-1: none for a weight; for a target, 2/3 of the updates "
+        "before the heads are decided)",
     )
     target_heads: str = _option(
         "",
-        "how many heads to keep, in all, or of each attention, such as "
+        "number of heads to keep, in all, or of each attention, such as "
         "encoder-self=10,cross=16; instead of --l0-weight",
     )
     decide_heads_at: int = _option(
@@ -72,14 +72,14 @@ def read_penalty(options: Any) -> HeadPenalty:
     if decide_at is not None and 0 < max_update <= decide_at:
         raise ValueError(
             f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
-            f"would end before the heads are decided, give a smaller number"
+            f"would end before the heads are decided; give a smaller number"
         )
     if targets is None:
         return HeadPenalty(weight, None, max(0, options.l0_warmup_updates), decide_at, rate)
     if weight:
         raise ValueError(
             f"--l0-weight {weight} and --target-heads {options.target_heads} were both given: the "
-            f"target finds its weight by itself, leave one of the two out"
+            f"target finds its weight by itself; leave one of the two out"
         )
     if decide_at is None:
         if max_update <= 0:
@@ -92,7 +92,7 @@ def read_penalty(options: Any) -> HeadPenalty:
     warmup = decide_at * 2 // 3 if warmup < 0 else warmup
     if warmup > decide_at:
         raise ValueError(
-            f"--l0-warmup-updates {warmup} is behind --decide-heads-at {decide_at}: the target "
+            f"--l0-warmup-updates {warmup} is after --decide-heads-at {decide_at}: the target "
             f"would not be reached before the heads are decided"
         )
     return HeadPenalty(0.0, targets, warmup, decide_at, rate)

@@ -28,8 +28,8 @@ class EntmaxLossConfig(FairseqDataclass):
     loss_alpha: float = field(
         default=1.5,
         metadata={
-            "help": "alpha of the loss, and of the entmax that makes probabilities of words from "
-            "the model's scores: from 1 (cross-entropy and softmax) to 2 (sparsemax)"
+            "help": "alpha of the loss, and of the entmax that turns the model's scores into word "
+            "probabilities, from 1 (cross-entropy and softmax) to 2 (sparsemax)"
         },
     )
     label_smoothing: float = field(
@@ -81,7 +81,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         options = getattr(model, "attention_options", None)
         if options is None or not hasattr(model, "decoder"):
             raise ValueError(
-                f"--criterion {NAME} needs a model of this package that writes words, such as "
+                f"--criterion {NAME} needs a model of this package that generates words, such as "
                 f"--arch entmax_transformer, not {type(model).__name__}"
             )
         of_output = options.output_alpha

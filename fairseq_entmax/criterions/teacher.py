@@ -54,7 +54,7 @@ class Teacher:
         has_features = any(getattr(one, "adaptive_softmax", None) is not None for one in decoders)
         if has_features or len({hasattr(one, "give_copy_scores") for one in decoders}) > 1:
             raise ValueError(
-                f"--teacher {self.path}: both models have to copy words, or none, and neither may "
+                f"--teacher {self.path}: both models or neither must copy words, and neither may "
                 f"have --adaptive-softmax-cutoff: give another teacher, or leave it out"
             )
         criterion = getattr(criterion, "stock_criterion", criterion)

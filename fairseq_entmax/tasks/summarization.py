@@ -35,8 +35,8 @@ class SummarizationConfig(TranslationConfig):
 
     length_penalty: str = _option(
         AVERAGE,
-        "what compares hypotheses of different lengths: average (fairseq's: by length to the "
-        "power of --lenpen), or wu (((5 + length) / 6) to the power of --lenpen, 0.9 for "
+        "how to compare hypotheses of different lengths: average (fairseq's: divide by length to the "
+        "power of --lenpen), or wu (divide by ((5 + length) / 6) to the power of --lenpen, 0.9 for "
         "summaries)",
     )
     coverage_penalty: float = _option(
@@ -46,8 +46,8 @@ class SummarizationConfig(TranslationConfig):
     )
     no_repeat_ngram_except: str = _option(
         "",
-        "tokens, with commas or spaces between them, such as '. !': an n-gram with one of them "
-        "may repeat under --no-repeat-ngram-size",
+        "tokens, separated by commas or spaces, such as '. !'; an n-gram that contains one of them "
+        "may repeat despite --no-repeat-ngram-size",
     )
 
 
@@ -95,7 +95,7 @@ class EntmaxSummarizationTask(TranslationTask):
                         raise ValueError(
                             f"--coverage-penalty {settings.coverage_penalty:g} needs the decoder's "
                             f"attention to the source, and {type(model).__name__} has none: leave "
-                            f"the option out, or take a Transformer with cross-attention"
+                            f"the option out, or use a Transformer with cross-attention"
                         )
                 extra["settings"] = settings
                 seq_gen_cls = SummarySearch
@@ -141,8 +141,8 @@ def read_search(read: Callable[[str], Any], dictionary: Any) -> SearchSettings:
         index = dictionary.index(token)
         if index == dictionary.unk() and token != dictionary.unk_word:
             raise ValueError(
-                f"--no-repeat-ngram-except got {token!r:.100}, which is not in the dictionary of "
-                f"the target: write it as it is there, such as '▁.' with SentencePiece, or leave "
+                f"--no-repeat-ngram-except got {token!r:.100}, which is not in the target's "
+                f"dictionary: write it as it is there, such as '▁.' with SentencePiece, or leave "
                 f"it out"
             )
         indices.add(index)

@@ -50,7 +50,7 @@ def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
 def test_a_file_that_is_no_checkpoint_gives_a_one_line_error_with_its_name(tmp_path, content, load):
     path = tmp_path / "broken.pt"
     path.write_bytes(content)
-    message = r"broken\.pt: it is no check"
+    message = r"broken\.pt: it is not a check"
     with pytest.raises(checkpoints.UnsafeCheckpointError, match=message) as refusal:
         load(str(path))
     assert "\n" not in str(refusal.value)

@@ -169,7 +169,7 @@ def test_the_copy_loss_compares_weights_with_occurrences(mapping):
 @pytest.mark.parametrize("mapping", ["fusedmax", "sqpnormmax", "entmax:tv=learned"])
 def test_the_copy_loss_is_refused_for_mappings_without_one(mapping):
     model = model_of("softmax", copy_mapping=mapping)
-    with pytest.raises(ValueError, match="--copy-loss-weight is for copy heads by softmax"):
+    with pytest.raises(ValueError, match="--copy-loss-weight needs copy heads with softmax"):
         criterion(copy_loss_weight=0.5).check_model(model)
     criterion().check_model(model)
 

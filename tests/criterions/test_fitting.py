@@ -34,10 +34,10 @@ SMOOTHED = "label_smoothed_cross_entropy_with_head_l0"
         (SMOOTHED, lambda: build_model(**CUTOFFS), "give --criterion adaptive_loss_with_head_l0,"),
         ("cross_entropy", lambda: build_text_model(**ADAPTIVE), "does not train a model with --ad"),
         (SMOOTHED, lambda: build_model(output_alpha=1.5), "entmax_loss_with_head_l0 --loss-alpha "),
-        ("cross_entropy", lambda: build_text_model(output_alpha=2), "infinite where --output-alph"),
+        ("cross_entropy", lambda: build_text_model(output_alpha=2), "infinite if --output-alph"),
         (SMOOTHED, copying, "source-position-markers 3, .* copy_cross_entropy_with_head_l0$"),
-        *((ALIGNING, across(spec), "infinite where the last cross") for spec in WITHOUT_SOFTMAX),
-        (ALIGNING, lambda: build_model(cross_attn_heads="4,0"), "infinite where the last cross"),
+        *((ALIGNING, across(spec), "infinite if the last cross") for spec in WITHOUT_SOFTMAX),
+        (ALIGNING, lambda: build_model(cross_attn_heads="4,0"), "infinite if the last cross"),
     ],
 )
 def test_an_unsuitable_loss_is_refused_with_a_suggestion(name, build, message):

@@ -271,8 +271,8 @@ def test_protected_heads_are_among_those_that_stay(number):
         ({"decoder-self": 1}, r"names decoder-self, which has no gates .*--head-gates, or leave"),
         ({"all": 12}, r"--target-heads asks for 12 heads in all, but only 11 .*give 11 or less"),
         ({"cross": 5}, r"asks for 5 heads in cross, but only 4 have gates: give 4 or less"),
-        ({"cross": 1}, r"asks for 1 heads in cross, where 2 copy and always stay: give 2 or more"),
-        ({"all": 0}, r"asks for 0 heads in all, where 2 copy and always stay: give 2 or more"),
+        ({"cross": 1}, r"asks for 1 heads in cross, but 2 copy heads always stay: give 2 or more"),
+        ({"all": 0}, r"asks for 0 heads in all, but 2 copy heads always stay: give 2 or more"),
     ],
 )
 def test_an_impossible_budget_is_refused_with_the_remedy(targets, message):

@@ -20,7 +20,7 @@ BUDGET = {"target_heads": "24", "max_update": 100}
         ({"l0_weight": 0.1, "target_heads": "24"}, r"0.1 and --target-heads 24 were both given: "),
         ({"target_heads": "24"}, "--target-heads 24 needs .*--decide-heads-at UPDATE, or --max-up"),
         ({**BUDGET, "decide_heads_at": 100}, "--decide-heads-at 100 is not before --max-update 10"),
-        ({**BUDGET, "l0_warmup_updates": 80}, "--l0-warmup-updates 80 is behind --decide-heads-at"),
+        ({**BUDGET, "l0_warmup_updates": 80}, "--l0-warmup-updates 80 is after --decide-heads-at"),
         *(
             ({"target_heads": text}, f"--target-heads got '{part}' in .*such as encoder-self=10")
             for text, part in (

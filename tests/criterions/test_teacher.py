@@ -183,7 +183,7 @@ def test_a_teacher_takes_the_students_precision(tmp_path):
 def test_an_unsuitable_teacher_is_refused(tmp_path):
     path, adaptive = written(tmp_path, build_model()), build_model(adaptive_softmax_cutoff="5,9")
     for student in (adaptive, build_model("entmax_copy_transformer")):
-        with pytest.raises(ValueError, match=f"--teacher {path}: both models have to copy words"):
+        with pytest.raises(ValueError, match=f"--teacher {path}: both models or neither must copy"):
             Teacher(path, tiny_task(), 0.5).teach(student, None)
     with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
         make_trainer(build_model(teacher="no.pt"))
