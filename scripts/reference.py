@@ -29,9 +29,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 TOP = """\
 # Every command and option
 
-This page is what `fairseq-entmax` and its commands print with `--help`, and what this project adds to `fairseq-train`.
-`scripts/reference.py` writes it. The options of models stand in a [shorter table](options.md), too. The scripts of
-[recipes](recipes.md) have a `--help` of their own.
+This page has the `--help` of `fairseq-entmax` and its commands, and the options that this project adds to
+`fairseq-train`. `scripts/reference.py` writes it. The options of models are also in a [shorter table](options.md). The
+scripts of [recipes](recipes.md) have their own `--help`.
 """
 # By heading: the options, and fairseq's options that they inherit
 CLASSES = {

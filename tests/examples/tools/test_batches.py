@@ -25,7 +25,7 @@ def test_processes_share_almost_the_whole_batch_in_as_few_turns_as_fit(batch, mo
 
 
 def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
-    with pytest.raises(UsageError, match="makes 9 processes: a batch of 8 tokens has not one"):
+    with pytest.raises(UsageError, match="makes 9 processes: a batch of 8 tokens is too small"):
         share(8, 100, 9)
 
 
