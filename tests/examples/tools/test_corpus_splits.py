@@ -131,7 +131,7 @@ def test_line_ends_and_a_byte_order_mark_are_removed_and_letters_lowered(tmp_pat
     [
         (60, b"eins\n" * 59, [], "corpus.de has 59 lines and "),
         (60, b"gut\n" * 59 + b"sch\xf6n\n", [], "is not UTF-8, in line 60: unpack it"),
-        (19, None, [], "of 19 pairs 19 can be drawn"),
+        (19, None, [], "of 19 pairs, 19 can be drawn"),
         (39, None, ["--valid", "20", "--test", "19"], "20 for valid and 19 for test are wanted"),
         (60, None, ["--testpref", "test"], "test.de or test.en has a line of more than 1,000"),
         (60, None, ["--validpref", "nowhere"], "No such file or directory: nowhere.de"),
