@@ -13,7 +13,7 @@ classify() {
     python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
         --device "$device" 2>"$RUN/classify.log" || {
         tail -n 30 "$RUN/classify.log" >&2
-        die "the test set could not be classified: its last messages are above, all of them are in $RUN/classify.log"
+        die "the test set could not be classified: the last messages are above, all of them are in $RUN/classify.log"
     }
 }
 

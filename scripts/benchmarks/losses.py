@@ -46,7 +46,7 @@ COLUMNS = {
     "backward ms": ("backward_ms", ".1f"),
     "to CE": ("to_cross_entropy", ".2f"),
     "memory": ("peak_memory", ".2f"),
-    "bisection to it": ("bisection_to_it", ".1f"),
+    "bisection to this": ("bisection_to_it", ".1f"),
 }
 
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -188,7 +188,7 @@ def main() -> None:
     if options.drawn:
         least = {name: min(row[name] for row in results) for name in PEERS}
         columns = {name: (name, ".2f") for name in PEERS}
-        rows = [*results, {"shape": "least of all", **least}]
+        rows = [*results, {"shape": "minimum", **least}]
         print(common.table(rows, {"times as fast as": ("shape", ""), **columns}))
 
 

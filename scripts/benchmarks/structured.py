@@ -31,7 +31,7 @@ COLUMNS = {
     "mapping": ("mapping", ""),
     "forward ms": ("forward_ms", ".3f"),
     "backward ms": ("backward_ms", ".3f"),
-    "ns a key": ("ns_a_key", ".1f"),
+    "ns per key": ("ns_a_key", ".1f"),
     "ratio": ("ratio", ".2f"),
 }
 
