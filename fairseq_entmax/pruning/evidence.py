@@ -51,7 +51,7 @@ class Choice(NamedTuple):
             unknown += [str(head) for head in group if head not in scores]
             if unknown:
                 raise ValueError(
-                    f"--by {self.by}: {self.evidence or 'the model'} says nothing of {unknown[0]}, or "
+                    f"--by {self.by}: {self.evidence or 'the model'} has no score for {unknown[0]}, or "
                     f"{model.path} has no such head: measure all heads of this checkpoint"
                 )
             group.sort(key=lambda head: (scores[head], head))
@@ -67,18 +67,18 @@ class Choice(NamedTuple):
         if self.evidence is None:
             written = "ablate" if self.by == LOSS else "analyze"
             raise ValueError(
-                f"--by {self.by} needs --evidence FILE, which {written} writes; without a file there "
-                f"are {GATES} and {RANDOM}"
+                f"--by {self.by} needs --evidence FILE, which {written} writes; only {GATES} and {RANDOM} "
+                f"need no file"
             )
         read = _of_ablation if self.by == LOSS else _of_analysis
         try:
             scores = read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
             if not all(map(math.isfinite, scores.values())):
-                raise ValueError("a number is not finite")
+                raise ValueError("a score is not finite")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"--by {self.by}: --evidence {self.evidence} has no such number of one model's heads "
-                f"({error!r}): give ablation.json for loss, analysis.json for a measure such as "
+                f"--by {self.by}: --evidence {self.evidence} has no such score for every head of one "
+                f"model ({error!r}): give ablation.json for loss, analysis.json for a measure such as "
                 f"gradient, relevance or confidence"
             ) from None
         return scores

@@ -74,8 +74,8 @@ def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str
     gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in remaining]
     if gone:
         raise ValueError(
-            f"{model.path} copies by {', '.join(gone)}, without which it would copy by another "
-            f"distribution, or not at all: leave it out of --heads, or --keep more"
+            f"{model.path} copies with {', '.join(gone)}, without which its copy distribution "
+            f"would change, or be missing: leave copy heads out of --heads, or --keep more"
         )
     arguments: dict[str, str] = copy.arguments([remaining.index(head) for head in copy.heads])
     return arguments
@@ -105,6 +105,6 @@ def check_budget(model: CheckpointModel) -> None:
     updates = weights.get("pruning_state.num_updates", torch.tensor([-1])).item()
     raise ValueError(
         f"{model.path} is from update {updates} of a training with --target-heads {targets}, which had "
-        f"not yet decided which heads stay: train on, until after --decide-heads-at, or take the "
-        f"gates as they are with --undecided"
+        f"not yet decided which heads stay: train on until after --decide-heads-at, or use the "
+        f"current gates with --undecided"
     )

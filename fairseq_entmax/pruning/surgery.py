@@ -115,7 +115,7 @@ def _prune(
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
         raise ValueError(
-            f"{model.path} has no head gates, so no head of it is closed: --keep fewer heads, or name "
+            f"{model.path} has no head gates, so none of its heads is closed: --keep fewer heads, or name "
             f"those to remove, such as --heads '{model.attentions[0].attention}:0.3,0.5'"
         )
     check_heads(heads, model)
@@ -197,8 +197,8 @@ def _cut(
     unknown = [name for name in weights if not name.startswith((*PROJECTIONS, "mapping."))]
     if unknown and len(remaining) < attention.heads:
         raise ValueError(
-            f"{model.path} has {attention.path}.{unknown[0]}, of which prune does not know what is of "
-            f"which head: keep all {attention.heads} heads of this layer"
+            f"{model.path} has {attention.path}.{unknown[0]}, which prune cannot assign to heads: "
+            f"keep all {attention.heads} heads of this layer"
         )
     head_dim = weights["q_proj.weight"].size(0) // attention.heads
     rows = torch.cat([torch.arange(head * head_dim, (head + 1) * head_dim) for head in remaining])
@@ -232,7 +232,7 @@ def _cut_mapping(
     if any(value.shape != values[name].shape for name, value in wanted.items()):
         raise ValueError(
             f"the mapping {attention.mapping} cannot be pruned to {len(remaining)} heads: keep_heads "
-            f"of {type(mapping).__name__} has to leave of its parameters what one of so many heads has"
+            f"of {type(mapping).__name__} must leave the parameter shapes of a mapping with that many heads"
         )
     if not weights:
         return {}

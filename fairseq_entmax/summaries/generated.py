@@ -52,7 +52,7 @@ def hypotheses(path: str, documents: int) -> list[str]:
         # With --nbest, the hypotheses of a sentence follow each other
         if number in found[kind] and last[kind] != number:
             raise ValueError(
-                f"line {place} of {path} has {kind}-{number} once more: give the output of one "
+                f"line {place} of {path} repeats {kind}-{number}: give the output of one "
                 f"run of fairseq-generate, on one subset"
             )
         found[kind].setdefault(number, text)
@@ -60,14 +60,14 @@ def hypotheses(path: str, documents: int) -> list[str]:
     texts = found["D"] or found["H"]
     if not texts:
         raise ValueError(
-            f"{path} has no line H-0 or D-0, so it is no output of fairseq-generate: give what it "
-            f"printed (without --quiet), or with --text a summary a line"
+            f"{path} has no line H-0 or D-0, so it is not output of fairseq-generate: give what it "
+            f"printed (without --quiet), or, with --text, one summary per line"
         )
     if wrong := sorted(texts.keys() ^ set(range(documents))):
         raise ValueError(
             f"{path} has {len(texts)} sentences for {documents} references, and sentence "
-            f"{wrong[0]}, counted from 0, is in one of both only: give the references of all that "
-            f"was generated, or generate all of it, with --required-batch-size-multiple 1, as "
+            f"{wrong[0]}, counted from 0, is in only one of the two: give the references of all that "
+            f"was generated, or generate all of it, with --required-batch-size-multiple 1: "
             f"fairseq's default of 8 leaves out up to 7 sentences"
         )
     return [texts[number] for number in range(documents)]
@@ -80,4 +80,4 @@ def read_lines(path: str) -> Iterator[str]:
             for line in file:
                 yield line.removesuffix("\n")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is no text in UTF-8 ({error.reason})") from None
+            raise ValueError(f"{path} is not a UTF-8 text ({error.reason})") from None

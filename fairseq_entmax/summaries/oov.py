@@ -27,7 +27,7 @@ SPECIAL = frozenset({"<s>", "<pad>", "</s>", UNKNOWN})
 MARKER = re.compile(r"<unk-(\d{1,9})>")
 _OVERWRITE = "#fairseq:overwrite"
 _FITTING = (
-    "give the text before it was marked, the model's dictionary, and --cut-source as in marking"
+    "give the text before it was marked, the model's dictionary, and --cut-source as when marking"
 )
 
 
@@ -65,8 +65,8 @@ def unmarked_words(path: str) -> Iterator[list[str]]:
     for place, line in enumerate(read_lines(path), start=1):
         if match := re.search(rf"(?<!\S){MARKER.pattern}(?!\S)", line):
             raise ValueError(
-                f"line {place} of {path} has the word {match[0]}, which means a marker: give the "
-                f"text before it was marked, or write that word in another way"
+                f"line {place} of {path} has the word {match[0]}, which is a marker: give the "
+                f"text before it was marked, or write that word differently"
             )
         yield line.split()
 
@@ -80,7 +80,7 @@ def read_vocabulary(path: str) -> Vocabulary:
     markers = [marker(n) for n in range(number)]
     if not all(map(str.isdecimal, counts)) or not markers or words[-number:] != markers:
         raise ValueError(
-            f"--vocab {path} is no dictionary whose last entries are the markers {marker(0)}, "
+            f"--vocab {path} is not a dictionary that ends with the markers {marker(0)}, "
             f"{marker(1)}, …: make it with fairseq-entmax oov vocabulary"
         )
     return Vocabulary(SPECIAL.union(words[:-number]), number)
@@ -105,8 +105,8 @@ def mark(
         ):
             if words is None:
                 raise ValueError(
-                    f"{path} has {place - 1} lines and the text that belongs to it has more: give "
-                    f"two texts whose lines belong together"
+                    f"{path} has {place - 1} lines, but its parallel text has more: give "
+                    f"two texts whose lines correspond"
                 )
             words = words[:cut]
             if unknown is None:  # the source comes first
@@ -134,7 +134,7 @@ def restore(
         if parsed is not None:
             if parsed.number >= len(sources):
                 raise ValueError(
-                    f"--source {source} has {len(sources)} lines, and {generated} has sentence "
+                    f"--source {source} has {len(sources)} lines, but {generated} has sentence "
                     f"{parsed.number}, counted from 0: {_FITTING}"
                 )
             words = sources[parsed.number]
@@ -150,7 +150,7 @@ def restore(
         output.write(f"{line}\n".encode())
     if not counts["hypotheses"]:
         raise ValueError(
-            f"{generated} has no line H-0, so it is no output of fairseq-generate: give what it "
+            f"{generated} has no line H-0, so it is not output of fairseq-generate: give what it "
             f"printed (without --quiet)"
         )
     return counts

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax oov",
-        description="Words outside the vocabulary as markers <unk-0>, <unk-1>, … that a model "
-        "with --source-position-markers copies: makes the dictionary, marks texts before "
+        description="Replaces words outside the vocabulary by markers <unk-0>, <unk-1>, … that a "
+        "model with --source-position-markers copies: makes the dictionary, marks texts before "
         "fairseq-preprocess, and restores the words after fairseq-generate. With subwords, none "
         "of this is needed.",
     )
@@ -33,41 +33,41 @@ def _parser() -> argparse.ArgumentParser:
 
     vocabulary = commands.add_parser(
         "vocabulary",
-        help="write the most frequent words of texts, and markers behind them, as a dictionary for "
+        help="write the most frequent words of texts, followed by markers, as a dictionary for "
         "--srcdict of fairseq-preprocess",
     )
     add = vocabulary.add_argument
-    add("--text", nargs="+", required=True, metavar="FILE", help="a sentence a line, spaces apart")
-    add("--words", type=int, required=True, metavar="N", help="words to keep")
+    add("--text", nargs="+", required=True, metavar="FILE", help="one sentence per line, tokenised")
+    add("--words", type=int, required=True, metavar="N", help="number of words to keep")
     add(
         "--markers",
         type=int,
         required=True,
         metavar="N",
-        help="markers to add: how many different unknown words of a source can be copied; as "
-        "--source-position-markers of the model. 0 makes a dictionary without",
+        help="number of markers, for different unknown words of a source that can be copied; the same as "
+        "--source-position-markers of the model; 0: none",
     )
-    add("--output", required=True, metavar="FILE", help="to write")
+    add("--output", required=True, metavar="FILE", help="output file")
     vocabulary.set_defaults(run=_vocabulary)
 
     mark = commands.add_parser(
         "mark",
-        help="put markers in place of the unknown words of each source, in its target too",
+        help="replace the unknown words of each source by markers, and also in its target",
     )
     add = mark.add_argument
-    add("--source", required=True, metavar="FILE", help="a sentence a line")
-    add("--target", metavar="FILE", help="the target of each, in the same order")
-    add("--output-source", required=True, metavar="FILE", help="to write")
-    add("--output-target", metavar="FILE", help="to write, with --target")
-    add("--cut-target", type=int, metavar="N", help="keep N words of each target")
+    add("--source", required=True, metavar="FILE", help="one sentence per line")
+    add("--target", metavar="FILE", help="the target of each source, in the same order")
+    add("--output-source", required=True, metavar="FILE", help="output file")
+    add("--output-target", metavar="FILE", help="output file for --target")
+    add("--cut-target", type=int, metavar="N", help="keep the first N words of each target")
     mark.set_defaults(run=_mark)
 
-    restoring = "write what fairseq-generate printed with words in place of its markers"
+    restoring = "replace the markers in the output of fairseq-generate by words"
     restore = commands.add_parser("restore", help=restoring)
     add = restore.add_argument
-    add("generated", metavar="GENERATED", help="what fairseq-generate printed")
+    add("generated", metavar="GENERATED", help="output of fairseq-generate")
     add("--source", required=True, metavar="FILE", help="the source before it was marked")
-    add("--output", required=True, metavar="FILE", help="to write")
+    add("--output", required=True, metavar="FILE", help="output file")
     restore.set_defaults(run=_restore)
 
     for add in (mark.add_argument, restore.add_argument):
@@ -76,10 +76,10 @@ def _parser() -> argparse.ArgumentParser:
             "--cut-source",
             type=int,
             metavar="N",
-            help="keep N words of each source before it is marked; to restore, the same N",
+            help="keep the first N words of each source before marking it; give restore the same N",
         )
     for command in (vocabulary, mark, restore):
-        command.add_argument("--overwrite", action="store_true", help="replace what exists")
+        command.add_argument("--overwrite", action="store_true", help="replace existing files")
     return parser
 
 
@@ -146,13 +146,13 @@ def _restore(options: argparse.Namespace) -> None:
     if lost := counts["lost"]:
         print(
             f"{program} {lost} of {lost + counts['restored']} markers stand for no word of their "
-            f"source, and are written as {oov.UNKNOWN}",
+            f"source, and were written as {oov.UNKNOWN}",
             file=sys.stderr,
         )
     if not counts["sources"]:
         print(
-            f"{program} {options.generated} has no lines S-…, so whether --source {options.source} "
-            f"is its text could not be compared",
+            f"{program} {options.generated} has no lines S-…, so it could not be checked that "
+            f"--source {options.source} is its text",
             file=sys.stderr,
         )
     print(f"{counts['restored']} words restored: {options.output}")

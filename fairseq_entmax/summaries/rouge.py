@@ -48,7 +48,7 @@ class RougeOptions:
 
     def __post_init__(self) -> None:
         if self.sentences is not None and not self.sentences.strip():
-            given = f"what ends a sentence (--sentences, --rouge-sentences) is {self.sentences!r}"
+            given = f"the end of a sentence (--sentences, --rouge-sentences) is {self.sentences!r}"
             raise ValueError(f"{given}: give a text such as '</t>'")
 
     @property

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)
         inputs = {f"the reference {path}": path for path in options.reference}
-        inputs |= {"the generated text": options.generated, "that of --compare": options.compare}
+        inputs |= {"the generated text": options.generated, "the compared text": options.compare}
         refuse_inputs([target], inputs)
     document = _scored(options)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -59,24 +59,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax rouge",
         description="Scores summaries by ROUGE-1, ROUGE-2 and ROUGE-L, in percent, with 95 % "
-        "intervals of the bootstrap over documents. Needs the extra 'summaries'.",
+        "bootstrap intervals over documents. Needs the extra 'summaries'.",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add(
         "generated",
         metavar="GENERATED",
-        help="what fairseq-generate printed: line n, from 0, of each reference is for its D-n or H-n",
+        help="output of fairseq-generate; its D-n or H-n belongs to line n, from 0, of each reference",
     )
     add(
         "--reference",
         action="append",
         required=True,
         metavar="REF",
-        help="a text with a summary a line; given again, more references of the same documents, "
+        help="a text with one summary per line; repeat for more references of the same documents, "
         "over which matches and lengths are summed (-f A of ROUGE-1.5.5)",
     )
-    add("--text", action="store_true", help="GENERATED is a text with a summary a line")
+    add("--text", action="store_true", help="GENERATED is a text with one summary per line")
     add(
         "--bytes",
         type=int,
@@ -87,20 +87,20 @@ def _parser() -> argparse.ArgumentParser:
         "--stem",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="Porter's stemmer for words of more than three letters (default: yes)",
+        help="use Porter's stemmer for words of more than three letters (default: yes)",
     )
     add(
         "--sentences",
         metavar="SEP",
-        help="what stands after or between sentences, such as '</t>', whose counterpart '<t>' is "
-        "left out, too: ROUGE-L is then over sentences (rougeLsum), as in ROUGE-1.5.5",
+        help="text after or between sentences, such as '</t>' (its counterpart '<t>' is left out, "
+        "too); ROUGE-L is then computed over sentences (rougeLsum), as in ROUGE-1.5.5",
     )
     add("--compare", metavar="OTHER", help="another system's output, in the same form")
     add("--bootstrap", type=int, default=1000, metavar="N", help="resamples (default: 1000)")
-    add("--seed", type=int, default=1, help="of these (default: 1)")
+    add("--seed", type=int, default=1, help="random seed of the resamples (default: 1)")
     add("--json", action="store_true", help="print JSON instead of a table")
-    add("--output", metavar="FILE", help="write the JSON there, too")
-    add("--overwrite", action="store_true", help="replace that file")
+    add("--output", metavar="FILE", help="also write the JSON to this file")
+    add("--overwrite", action="store_true", help="replace that file if it exists")
     return parser
 
 
@@ -157,10 +157,10 @@ def _summaries(
         if len(texts) != len(summaries):
             raise ValueError(
                 f"--reference {name} has {len(texts)} lines and {path} has {len(summaries)}: "
-                f"give texts of the same documents, one a line"
+                f"give texts of the same documents, one per line"
             )
     if not summaries:
-        raise ValueError(f"{path} has no summary: give a text with one a line")
+        raise ValueError(f"{path} has no summary: give a text with one per line")
     return summaries
 
 
@@ -222,7 +222,7 @@ def _as_table(document: dict[str, Any]) -> str:
     if settings["bytes"] is not None:
         how += f", cut after {settings['bytes']} bytes"
     if settings["sentences"] is not None:
-        how += f", sentences by {settings['sentences']}"
+        how += f", sentences split at {settings['sentences']}"
     lines = [f"{document['documents']} documents; percent [95 %], {how}", text_table(rows)]
     if document["compared"] is not None:
         rows = [["", "other", "change", "p"]]

@@ -107,8 +107,8 @@ def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, cap
     output = ["--output", str(tmp_path / "small.pt")]
     assert main(["prune", path, "--heads", heads, *output]) == 1
     error = capsys.readouterr().err
-    assert f"copies by {named}, without which it would copy by another distribution" in error
-    assert "leave it out of --heads" in error
+    assert f"copies with {named}, without which its copy distribution would change" in error
+    assert "leave copy heads out of --heads" in error
     assert main(["prune", path, "--heads", "cross:1.2", *output, "--print-config"]) == 0
     options = "--cross-attn-heads 4,3 --copy-layer 1 --copy-heads "
     assert options + {"0": "0", "0,1,3": "0,1,2"}[copy_heads] in capsys.readouterr().out

@@ -107,12 +107,12 @@ def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path)
         (
             "loss",
             ablation({head: SCORES[head] for head in HEADS[1:]}),
-            "nothing of encoder-self:0.0",
+            "no score for encoder-self:0.0",
         ),
-        ("loss", {"removals": [{"heads": ["cross:0.0"], "loss": None}]}, "no such number of one"),
-        ("gradient", analysis("relevance"), "no such number of one model's heads"),
-        ("gradient", {"models": analysis("gradient")["models"] * 2}, "no such number of one"),
-        ("loss", [], "no such number of one model's heads"),
+        ("loss", {"removals": [{"heads": ["cross:0.0"], "loss": None}]}, "no such score for"),
+        ("gradient", analysis("relevance"), "no such score for every head of one model"),
+        ("gradient", {"models": analysis("gradient")["models"] * 2}, "no such score for every"),
+        ("loss", [], "no such score for every head of one model"),
     ],
 )
 def test_evidence_that_does_not_cover_the_models_heads_is_refused(by, document, message, remaining):
@@ -124,5 +124,5 @@ def test_parameters_of_unknown_heads_are_refused_where_heads_are_removed():
     state = state_of(trained())
     state["model"]["encoder.layers.0.self_attn.head_scale"] = torch.ones(4)
     assert prune_state(state, "it.pt", [Head("cross", 0, 1)])
-    with pytest.raises(ValueError, match=r"encoder\.layers\.0\.self_attn\.head_scale, of which"):
+    with pytest.raises(ValueError, match=r"encoder\.layers\.0\.self_attn\.head_scale, which"):
         prune_state(state, "it.pt", [Head("encoder-self", 0, 1)])

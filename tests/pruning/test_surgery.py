@@ -203,7 +203,7 @@ def test_a_pruned_checkpoint_can_be_pruned_again():
     assert again.heads_after["encoder-self"] == [0, 0]
     expected = logits(without(once, heads))
     torch.testing.assert_close(logits(rebuilt(second)), expected, atol=1e-5, rtol=0)
-    with pytest.raises(ValueError, match="has no head gates, so no head of it is closed"):
+    with pytest.raises(ValueError, match="has no head gates, so none of its heads is closed"):
         prune_state(first, "pruned.pt")
 
 

@@ -105,7 +105,7 @@ def test_the_dictionary_has_the_most_frequent_words_and_fairseq_reads_it(tmp_pat
 )
 def test_a_dictionary_without_markers_at_its_end_is_refused(tmp_path, dictionary):
     path = written(tmp_path, dict=dictionary)["dict"]
-    with pytest.raises(ValueError, match="is no dictionary whose last entries are the markers"):
+    with pytest.raises(ValueError, match="is not a dictionary that ends with the markers"):
         read_vocabulary(path)
 
 
@@ -126,7 +126,7 @@ def test_the_output_of_fairseq_generate_is_restored_line_by_line(files, tmp_path
     bare = "".join(line for line in GENERATED.splitlines(True) if not line.startswith("S-"))
     files |= written(tmp_path, generated=bare)
     assert main(restore_words(files, tmp_path, "--overwrite")) == 0
-    assert "has no lines S-…, so whether --source" in capsys.readouterr().err
+    assert "has no lines S-…, so it could not be checked" in capsys.readouterr().err
 
 
 def test_only_words_that_marking_has_seen_are_restored(files, tmp_path):
@@ -157,11 +157,11 @@ def test_a_detokenised_source_is_recognised(files, tmp_path):
     [
         ({"source": SOURCE.replace("saw zebra", "saw a")}, "S-0 of .* not line 1"),
         ({"source": "".join(reversed(SOURCE.splitlines(keepends=True)))}, "S-0 of .* not line 1"),
-        ({"source": "x\ny\n"}, "has 2 lines, and .* has sentence 2"),
+        ({"source": "x\ny\n"}, "has 2 lines, but .* has sentence 2"),
         ({"source": SOURCE.replace("emu", "<unk-3>")}, "line 2 of .* has the word <unk-3>"),
         ({"dict": DICT.replace("cat 5\n", "")}, "S-2 of .* with the markers of --vocab"),
         ({"dict": DICT.replace("<unk-1> 0\n", "")}, "S-1 of .* with the markers of --vocab"),
-        ({"generated": "a text\n"}, "it is no output of fairseq-generate"),
+        ({"generated": "a text\n"}, "it is not output of fairseq-generate"),
     ],
 )
 def test_restoring_unrelated_files_gives_a_one_line_error(
@@ -175,13 +175,13 @@ def test_restoring_unrelated_files_gives_a_one_line_error(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--target", "{two}", "--output-target", "{t}"], "two has 2 lines and the text"),
+        (["--target", "{two}", "--output-target", "{t}"], "two has 2 lines, but its"),
         (["--source", "{two}", "--target", "{target}", "--output-target", "{t}"], "two has 2 li"),
         (["--target", "{target}"], "--target and --output-target go together"),
         (["--cut-source", "0"], "--cut-source got 0: give 1 or more"),
         (["--output-source", "{source}", "--overwrite"], "is the source, and would be replaced"),
         (["--source", "{t}"], "No such file"),
-        (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which means a marker"),
+        (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which is a marker"),
     ],
 )
 def test_marking_unrelated_files_gives_a_one_line_error(files, tmp_path, capsys, options, message):

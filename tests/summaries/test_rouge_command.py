@@ -125,10 +125,10 @@ def test_the_best_hypothesis_is_read_after_detokenisation(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LOG + "S-0\tonly a source\n", "it is no output of fairseq-generate"),
-        ("H-0\t-1\ta\nH-1\t-1\tb\nH-0\t-1\ta\n", "has H-0 once more: give the output of one run"),
+        (LOG + "S-0\tonly a source\n", "it is not output of fairseq-generate"),
+        ("H-0\t-1\ta\nH-1\t-1\tb\nH-0\t-1\ta\n", "repeats H-0: give the output of one run"),
         ("H-0\t-1\ta\n", "has 1 sentences for 2 references, and sentence 1, .*-multiple 1"),
-        ("H-2\t-1\ta\nH-1\t-1\ta\nH-0\t-1\ta\n", "and sentence 2, counted from 0, is in one of"),
+        ("H-2\t-1\ta\nH-1\t-1\ta\nH-0\t-1\ta\n", "and sentence 2, counted from 0, is in only"),
     ],
 )
 def test_output_that_does_not_match_the_references_is_refused(tmp_path, text, message):
@@ -142,7 +142,7 @@ def test_output_that_does_not_match_the_references_is_refused(tmp_path, text, me
         (["{plain}", "--text", "--reference", "{short}"], "has 11 lines and .* has 12"),
         (["{generated}", "--reference", "{reference}", "--reference", "{short}"], "has 11 lines"),
         (["{generated}", "--reference", "{none}"], "No such file"),
-        (["{latin}", "--text", "--reference", "{reference}"], "is no text in UTF-8"),
+        (["{latin}", "--text", "--reference", "{reference}"], "is not a UTF-8 text"),
         (["{generated}", "--reference", "{reference}", "--bytes=0"], "--bytes got 0: give 1"),
         (["{generated}", "--reference", "{reference}", "--sentences="], "give a text such as"),
         (
