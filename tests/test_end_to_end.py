@@ -74,7 +74,7 @@ def test_a_training_resumed_within_an_epoch_ends_like_an_uninterrupted_one(data,
     assert updates == [0, 2, 3, 4, 6, 8, 9]
     # A finished training makes no further update
     again = train(data, broken, *options, "--max-update=9")
-    assert "the checkpoint has made 9 updates: nothing is left" in again.stdout + again.stderr
+    assert "the checkpoint already has 9 updates: nothing is left" in again.stdout + again.stderr
     assert logged(again, "train_inner") == []
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
 

@@ -20,7 +20,7 @@ def test_validation_without_a_task_is_refused_in_one_line(data, tmp_path):
     options = [f"--user-dir={commands.USER_DIR}", f"--path={tmp_path / 'model.pt'}"]
     result = commands.run("fairseq-validate", data / "bin", *options, check=False)
     assert sentence_of(result) == (
-        "fairseq-validate: error: give --task, that of the training, such as --task translation"
+        "fairseq-validate: error: give the --task of the training, such as --task translation"
     )
 
 

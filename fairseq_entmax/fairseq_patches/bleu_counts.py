@@ -12,7 +12,7 @@ import numpy as np
 from fairseq.logging import metrics
 
 
-def log_no_arrays(reduce: Callable[..., None], task: Any, *args: Any, **kwargs: Any) -> None:
+def log_plain_counts(reduce: Callable[..., None], task: Any, *args: Any, **kwargs: Any) -> None:
     """``TranslationTask.reduce_metrics``, but it logs no arrays."""
     reduce(task, *args, **kwargs)
     for meters in metrics.get_active_aggregators():

@@ -31,7 +31,7 @@ def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if error.args != (None,):
                 raise
             # From the registry of tasks: the command has no default task, and none was given
-            remedy = "give --task, that of the training, such as --task translation"
+            remedy = "give the --task of the training, such as --task translation"
             raise ValueError(remedy) from error
 
 
@@ -61,6 +61,6 @@ def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 def refuse_checkpoint(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu``, but a refusal ends a command with one sentence."""
-    literals.evaluate_nothing_in_fairseq()  # also in modules imported since, in whatever way
+    literals.restrict_eval()  # also in modules imported since, in whatever way
     with compat.stopping_command():
         return load(path, *args, **kwargs)

@@ -19,6 +19,6 @@ def end_when_done(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: 
     """``train`` for an epoch, but training ends at once if no update is left."""
     updates = trainer.get_num_updates()
     if is_ours(trainer.get_model()) and 0 < cfg.optimization.max_update <= updates:
-        logger.info("the checkpoint has made %d updates: nothing is left", updates)
+        logger.info("the checkpoint already has %d updates: nothing is left to train", updates)
         return [None], True
     return train(cfg, trainer, *args)

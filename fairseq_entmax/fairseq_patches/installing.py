@@ -93,11 +93,11 @@ def install() -> None:
     utils.multi_tensor_l2norm_available = True
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", atomic_copies.copy_whole)
-    replace(TranslationTask, "reduce_metrics", bleu_counts.log_no_arrays)
+    replace(TranslationTask, "reduce_metrics", bleu_counts.log_plain_counts)
     opening = error_sentences.refuse_checkpoint, moved_checkpoints.forget_folder
     replace(checkpoint_utils, "load_checkpoint_to_cpu", *opening)
     replace(file_utils, "load_archive_file", archives.extract_within_folder)
-    literals.evaluate_nothing_in_fairseq()
+    literals.restrict_eval()
     replace_in(numpy_compat.MODULES, "np", numpy_compat.NumPyWithCompat("numpy"))
     replace_in(LOADING, "torch", SafelyLoadingTorch("torch"))
 

@@ -38,12 +38,12 @@ def read_literal(text: Any, *scopes: Any) -> Any:
     except (ValueError, SyntaxError, TypeError, ArithmeticError, MemoryError, RecursionError):
         pass
     raise ValueError(
-        f"{text[:80]!r} is not a plain value, which is all that fairseq may read from a text "
-        f"here: numbers, texts, and lists of them such as 10000,20000 or [(512, 3)] * 20"
+        f"{text[:80]!r} is not a plain value: here, fairseq may read only numbers, texts, and "
+        f"lists of them such as 10000,20000 or [(512, 3)] * 20"
     )
 
 
-def evaluate_nothing_in_fairseq() -> None:
+def restrict_eval() -> None:
     """Shadow ``eval`` by :func:`evaluate` in every module of fairseq, imported already or later."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:

@@ -19,9 +19,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
 
 logger = logging.getLogger(__name__)
-_REMEDY = (
-    "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
-)
+_REMEDY = "continue with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 
 
 def restore_grown_model(
@@ -53,9 +51,9 @@ def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
             _check_flat_sizes(state_dict, self.param_groups)
         if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
             logger.warning(
-                "--alpha-lr-factor or --gate-lr-factor is another than in the checkpoint, and the "
-                "optimizer's averages that go on are of gradients by the former: give "
-                "--reset-optimizer and another --save-dir to start them anew"
+                "--alpha-lr-factor or --gate-lr-factor differs from that in the checkpoint, but the "
+                "optimizer goes on with averages of gradients scaled by the old factor: give "
+                "--reset-optimizer and another --save-dir to reset them"
             )
         load(self, state_dict, *args, **kwargs)
 
@@ -79,7 +77,7 @@ def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str,
         old = [number for number, new in is_new.items() if not new]
         if len(saved["params"]) != len(old):
             raise ValueError(
-                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
+                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, but the "
                 f"model trains {len(old)} of those in the checkpoint (--freeze-decoder and other "
                 f"numbers of heads change this): {_REMEDY}"
             )
@@ -98,7 +96,7 @@ def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) 
             is_flat = isinstance(value, Tensor) and value.dim() == 1 == parameter.dim()
             if is_flat and value.numel() != parameter.numel():
                 raise ValueError(
-                    f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
+                    f"the checkpoint's optimizer state is for {value.numel()} parameters, but the "
                     f"model has {parameter.numel()}: {_REMEDY}"
                 )
 
@@ -114,6 +112,6 @@ def refuse_other_training(
         if theirs != type(part).__name__:
             raise ValueError(
                 f"{filename} was trained with the {name} {theirs}, and this training has "
-                f"{type(part).__name__}, which the state of its optimizer does not belong to: "
+                f"{type(part).__name__}, so its optimizer state does not fit: "
                 f"{_REMEDY}"
             ) from error

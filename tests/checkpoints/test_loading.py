@@ -94,7 +94,7 @@ def test_a_flat_optimizer_state_of_another_size_is_refused_with_the_remedy():
 
     saved, same = flat_adam(10), flat_adam(10)
     saved.step()
-    refusal = r"10 parameters, the model has 12.*--reset-optimizer"
+    refusal = r"10 parameters, but the model has 12.*--reset-optimizer"
     with restoring_grown_models(), pytest.raises(ValueError, match=refusal):
         flat_adam(12).load_state_dict(saved.state_dict())
     with restoring_grown_models():

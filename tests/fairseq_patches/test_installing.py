@@ -145,7 +145,7 @@ def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith(f"fairseq-train: error: {path} was trained with the criterion Cross")
     assert "and this training has CrossEntropyCriterion" in line
-    assert "continue it with --reset-optimizer" in line
+    assert "continue with --reset-optimizer" in line
     other.load_checkpoint(path, reset_optimizer=True)  # the remedy
     assert other.get_num_updates() == 0
 
@@ -154,7 +154,7 @@ def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
     whole, model = make_trainer(build_model()), build_model()
     train(whole)
     model.decoder.requires_grad_(False)
-    refusal = "is for 93 parameters, the model trains 35 .* continue it with --reset-optimizer"
+    refusal = "is for 93 parameters, but the model trains 35 .* continue with --reset-optimizer"
     with pytest.raises(ValueError, match=refusal):
         make_trainer(model).load_checkpoint(save(whole, tmp_path / "some.pt"))
 

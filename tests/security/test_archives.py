@@ -91,7 +91,7 @@ def test_an_archive_that_writes_outside_its_folder_is_refused(kind, tmp_path):
     write_archive(kind, path, mark)
     before = path.read_bytes()
     # An absolute name loses its leading slash, and so stays in the folder
-    reason = "model.pt" if kind == "absolute" else "is no archive of a model"
+    reason = "model.pt" if kind == "absolute" else "is not an archive of a model"
     with pytest.raises((OSError, ValueError), match=reason):
         EntmaxTransformerModel.from_pretrained(str(path))
     assert not touched(mark)
@@ -104,7 +104,7 @@ def test_an_archive_that_writes_outside_its_folder_is_refused(kind, tmp_path):
 def test_a_malicious_data_archive_is_refused_too(good_file, tmp_path):
     path = tmp_path / "data.tar.gz"
     write_archive("parent_folder", path, tmp_path / "mark")
-    with pytest.raises(ValueError, match="is no archive of a model"):
+    with pytest.raises(ValueError, match="is not an archive of a model"):
         EntmaxTransformerModel.from_pretrained(
             str(good_file.parent), good_file.name, data_name_or_path=str(path)
         )
@@ -130,7 +130,7 @@ def test_a_damaged_archive_gives_a_one_line_error_and_is_left_alone(
         pack(path, model_files(good_state, attack_data, "model/"))
         content = path.read_bytes()[:-2000]
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is no archive of a model, or is damaged"):
+    with pytest.raises(ValueError, match="is not an archive of a model, or is damaged"):
         EntmaxTransformerModel.from_pretrained(str(path))
     assert path.read_bytes() == content
     assert [p.name for p in tmp_path.iterdir()] == [path.name]

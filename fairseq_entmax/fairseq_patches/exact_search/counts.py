@@ -68,13 +68,13 @@ def reporting(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if counts.unfinished:
         logger.warning(
             f"{counts.unfinished} of {counts.sentences} sentences have no hypothesis of non-zero "
-            f"probability within the limits of the search: what is printed was cut off there, "
-            f"with the score of its words without an end; a larger --max-len-b, or a smaller "
-            f"--min-len, lets it end by itself"
+            f"probability within the limits of the search: the printed one was cut off there, "
+            f"and its score leaves out the end of the sentence; a larger --max-len-b, or a "
+            f"smaller --min-len, lets it end by itself"
         )
     if counts.impossible_prefix:
         logger.warning(
             f"the model gives words of the prefix probability zero in {counts.impossible_prefix} "
-            f"of {counts.sentences} sentences: they are kept, and count nothing in the scores"
+            f"of {counts.sentences} sentences: they are kept, and add nothing to the scores"
         )
     return result
