@@ -158,7 +158,7 @@ def bleu_metric(tokenize: str | None, language: str) -> Any:
     except (RuntimeError, ImportError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(
-            f"sacreBLEU's tokenizer {tokenize or 'for ' + language!r} cannot be used: install what "
+            f"sacreBLEU's tokenizer {tokenize or f'for {language}'} cannot be used: install what "
             f"it needs, or choose another with --sacrebleu-tokenize ({reason})"
         ) from error
 

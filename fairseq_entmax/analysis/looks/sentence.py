@@ -180,10 +180,10 @@ class Sentence:
             raise ValueError(f"--layer got {layer}: {name} has layers 0 to {len(layers) - 1}")
         places = range(len(layers)) if layer is None else [layer]
         most = max(len(layers[place]) for place in places)
+        where = name if layer is None else f"layer {layer} of {name}"
         if most == 0:
-            raise ValueError(f"--layer got {layer}: {name} has no heads left there")
+            raise ValueError(f"{where} has no heads left: choose another --attention or --layer")
         if head is not None and not 0 <= head < most:
-            where = name if layer is None else f"layer {layer} of {name}"
             raise ValueError(f"--head got {head}: {where} has heads 0 to {most - 1}")
         heads = slice(None) if head is None else slice(head, head + 1)
         weights = torch.cat([layers[place][heads] for place in places])
