@@ -95,7 +95,7 @@ def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> An
     """The module for a part of the work, or None for torch. Its ``supports`` also gets ``form``."""
     requested, device = chosen(), tensor.device
     if requested == TORCH:
-        _log_once("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
+        _log_once("alpha-entmax runs on torch's own operations, as set by %s", VARIABLE)
         return None
     dtype = form[0] if form else tensor.dtype
     for kernel in KERNELS.values():
@@ -108,7 +108,7 @@ def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> An
     if part == ROWS:  # rows may still have a kernel if attention as a whole has none
         named = f" with structure {structure}" if structure else ""
         _log_once(
-            "the mapping%s runs on torch's own operations for %s on %s, which no kernel is for",
+            "the mapping%s runs on torch's own operations: there is no kernel for it with %s on %s",
             *(named, dtype, device.type),
         )
     return None
@@ -121,7 +121,7 @@ def _usable(name: str, part: str, device: torch.device, is_requested: bool) -> A
     missing = kernel.missing(device)
     if missing and is_requested:
         raise NoKernelError(
-            f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which does without it"
+            f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which runs without it"
         )
     if missing:
         cost = f"alpha-entmax runs on torch's own operations {kernel.cost}: %s"

@@ -79,7 +79,7 @@ class Inputs(NamedTuple):
                 for x in (query, key, value, epsilon, padding, mask, seed)
                 if isinstance(x, Tensor)
             ]
-            raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
+            raise ValueError(f"inputs of attention do not match: {', '.join(shapes)}")
 
 
 class Backend(NamedTuple):

@@ -76,7 +76,7 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
         if not _is_private(folder):
             logger.warning(
                 "the alpha-entmax kernel is compiled for this process alone, as others can write to "
-                "%s: name a folder of your own in %s",
+                "%s: give a folder of your own in %s",
                 *(folder, VARIABLE),
             )
             with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as temporary:
@@ -88,7 +88,7 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
     except CannotBuild as error:
         return error
     except (OSError, RuntimeError, ValueError) as error:
-        return CannotBuild(f"{error}: {VARIABLE} names another folder, CC a compiler")
+        return CannotBuild(f"{error}: set {VARIABLE} to another folder, or CC to a compiler")
 
 
 def cache_folder() -> Path:
@@ -121,7 +121,7 @@ def _compiler() -> list[str]:
     command = shlex.split(os.environ.get("CC", ""))
     found = command or [path for path in map(shutil.which, COMPILERS) if path][:1]
     if not found:
-        raise CannotBuild("there is no C compiler: install gcc or clang, or name one in CC")
+        raise CannotBuild("there is no C compiler: install gcc or clang, or set CC to one")
     return found
 
 
@@ -223,4 +223,4 @@ def address(tensor: Tensor | None) -> int:
 def check(failed: int) -> None:
     """Raise MemoryError if a function of the library failed."""
     if failed:
-        raise MemoryError("alpha-entmax: there is no memory for the buffers of a row")
+        raise MemoryError("alpha-entmax: there is not enough memory for the buffers of a row")

@@ -18,7 +18,7 @@ def _missing(device: torch.device) -> str:
     rows = importlib.import_module(f"{__name__}.rows")
     if not (device.type == "cuda" or rows.INTERPRETED):
         return (
-            f"Triton is for CUDA devices, not for {device}: set TRITON_INTERPRET=1, which runs its "
+            f"Triton is for CUDA devices, not for {device}: set TRITON_INTERPRET=1 to run its "
             f"kernels in Triton's interpreter"
         )
     probe = torch.zeros(1, 1, device=device)
@@ -29,7 +29,7 @@ def _missing(device: torch.device) -> str:
         # Triton can fail in many ways, such as no C compiler for its launcher or a GPU too old for
         # it. None of them may stop a training that can do without it
         what = (str(error).strip() or "no message").splitlines()[0]
-        return f"its kernels do not run here ({type(error).__name__}: {what})"
+        return f"its kernels cannot run here ({type(error).__name__}: {what})"
     return ""
 
 

@@ -124,7 +124,7 @@ def test_without_a_compiler_torch_is_used_and_the_log_says_why(fresh, caplog, tm
         probs = entmax(torch.tensor([1.0, 0.5, -3.0]), 1.5)
     assert probs.sum().item() == pytest.approx(1)
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
-    assert "install gcc or clang, or name one in CC" in line
+    assert "install gcc or clang, or set CC to one" in line
     fresh.setenv(kernels.VARIABLE, kernels.NATIVE)
     with pytest.raises(RuntimeError, match="FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"):
         entmax(torch.zeros(3), 1.5)
@@ -135,8 +135,8 @@ def test_without_a_compiler_torch_is_used_and_the_log_says_why(fresh, caplog, tm
     [
         ("CC", "/nowhere/cc", "cannot be run"),
         ("CC", "false", "the compiler false failed: no message"),
-        ("CC", "gcc '-O2", "No closing quotation: .* CC a compiler"),
-        (library.VARIABLE, "/dev/null/cache", "FAIRSEQ_ENTMAX_CACHE names another folder"),
+        ("CC", "gcc '-O2", "No closing quotation: .* CC to a compiler"),
+        (library.VARIABLE, "/dev/null/cache", "set FAIRSEQ_ENTMAX_CACHE to another folder"),
     ],
 )
 def test_a_failed_compilation_names_its_cause(fresh, variable, value, message):

@@ -152,7 +152,7 @@ def test_kernels_that_fail_to_run_are_replaced_by_torch(fresh, caplog):
         raise OSError("Failed to find C compiler\nmore")
 
     fresh.setattr(triton_rows, "probabilities", cannot)
-    reason = "its kernels do not run here (OSError: Failed to find C compiler)"
+    reason = "its kernels cannot run here (OSError: Failed to find C compiler)"
     fresh.setenv(kernels.VARIABLE, kernels.AUTO)
     with caplog.at_level(logging.INFO):
         of_triton = kernels.KERNELS[kernels.TRITON]._replace(device=DEVICE)
