@@ -98,9 +98,9 @@ def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': put one comma"),
+        (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': separate names"),
         (["--mappings", "entmax,entmax"], "option --mappings has 'entmax' twice"),
-        (["--mappings", "sparsemax*5,softmax"], "give a list of layers by --mapping, whole"),
+        (["--mappings", "sparsemax*5,softmax"], "give the whole list with --mapping"),
         (["--mappings", "stock,entmaxx"], "got 'entmaxx'"),
         (["--updates", "0"], "option --updates got '0'"),
         (["--source-lang", "zh-Hans"], "option --source-lang got 'zh-Hans': give a short name"),
