@@ -175,7 +175,7 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
     """
     stock_name = next((name for name, known in CRITERION_REGISTRY.items() if known is stock), "")
     if stock_name not in CRITERION_DATACLASS_REGISTRY:
-        raise ValueError(f"{stock.__name__} is not a registered criterion with a dataclass")
+        raise ValueError(f"{stock.__name__} is not a registered criterion with a config dataclass")
     name = f"{stock_name}_with_head_l0"
     # Checkpoints store the name of the class, too
     class_name = stock.__name__.removesuffix("Criterion") + "WithHeadL0"

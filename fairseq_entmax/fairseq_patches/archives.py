@@ -48,7 +48,7 @@ def replace_by_folder(path: str) -> None:
                 archive.extractall(content, filter=_only_plain)
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise ValueError(
-                f"{path} is not an archive of a model, or is damaged: {error}; nothing was extracted"
+                f"{path} is not an archive of a model, or is damaged: {error}; nothing was kept"
             ) from None
         names = os.listdir(content)
         while len(names) == 1 and os.path.isdir(inner := os.path.join(content, names[0])):

@@ -114,7 +114,7 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
     others = [name for name in others if not name.endswith(f".{RATIO}")]
     if others and "Unexpected key" in message:
         return ValueError(
-            f"the checkpoint has learned {', '.join(others)} of other mappings than the model has: "
+            f"the checkpoint has parameters {', '.join(others)} of other mappings than the model's: "
             f"give the mapping options that it was trained with, which "
             f"'fairseq-entmax alpha CHECKPOINT' shows"
         )

@@ -75,7 +75,7 @@ def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str
     if gone:
         raise ValueError(
             f"{model.path} copies with {', '.join(gone)}, without which its copy distribution "
-            f"would change, or be missing: leave copy heads out of --heads, or --keep more"
+            f"would change or be missing: leave copy heads out of --heads, or --keep more"
         )
     arguments: dict[str, str] = copy.arguments([remaining.index(head) for head in copy.heads])
     return arguments

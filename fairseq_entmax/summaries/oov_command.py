@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         required=True,
         metavar="N",
-        help="number of markers, for different unknown words of a source that can be copied; the same as "
+        help="number of markers: how many different unknown words of a source can be copied; the same as "
         "--source-position-markers of the model; 0: none",
     )
     add("--output", required=True, metavar="FILE", help="output file")

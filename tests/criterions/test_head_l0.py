@@ -268,7 +268,7 @@ def test_criterion_and_options_are_found_by_their_names():
     assert CRITERION_REGISTRY[NAME].__name__ == "LabelSmoothedCrossEntropyWithHeadL0"
     options = CRITERION_DATACLASS_REGISTRY[NAME]
     assert pickle.loads(pickle.dumps(options)) is options
-    with pytest.raises(ValueError, match="_Loss is not a registered criterion with a dataclass"):
+    with pytest.raises(ValueError, match="_Loss is not a registered criterion with a config"):
         with_head_l0(torch.nn.modules.loss._Loss)
 
 

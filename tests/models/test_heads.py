@@ -291,7 +291,7 @@ NO_GATE = r"head gates in encoder\.layers\.0\.self_attn, .*give the --head-"
         (
             {"attn_mapping": "entmax:oscar=learned"},
             {"attn_mapping": "entmax:tv=learned"},
-            r"learned .*mapping.raw_oscar.*: give the mapping options",
+            r"parameters .*mapping.raw_oscar.*: give the mapping options",
         ),
         (ONE_GATE, {"head_gates": None}, NO_GATE),
         (ONE_GATE, {"head_gates": "cross"}, NO_GATE),
