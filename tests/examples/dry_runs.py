@@ -114,7 +114,7 @@ class Steps:
 
     def prepared(self) -> str:
         command = (self.recipe, "prepare.sh", "--output", self.out, "--check")
-        assert "check: all that is read was found" in self.dry(*command, **self.environment)
+        assert "check: all required files were found" in self.dry(*command, **self.environment)
         assert not [path for path in self.out.iterdir() if path.name not in (".lock", "raw")]
         calls, _ = self.once("prepare.sh", "--workers", 1)
         assert not list(self.out.glob("*.tmp"))

@@ -127,7 +127,7 @@ def tool(words: list[str]) -> None:
         rows = [line.rstrip("\n").split("\t")[:2] for line in sys.stdin]
         print("mapping\tmodel\n" + "\n".join(map("\t".join, rows)))
     elif name == "predictions.py" and words[1] == "speed":
-        print("model\texamples a second")
+        print("model\texamples per second")
     elif name == "predictions.py":
         for line in lines(Path(words[3]).parent / "text" / "test.input0"):
             selected = [[line.split()[0], 1]]
