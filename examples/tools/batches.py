@@ -22,7 +22,7 @@ from messages import UsageError, one_sentence
 MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's default format; version, type and count follow
 HEADER = struct.Struct("<9sQBQ")
 # Per hundred training pairs. fairseq silently leaves out those that are too long for a process;
-# without more of them, the training would differ from one on fewer processes.
+# if more were left out, the training would differ from one on fewer processes.
 MOST_LEFT_OUT = 1
 
 

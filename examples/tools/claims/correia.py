@@ -251,7 +251,7 @@ def _marking(head: Head) -> float:
 
 
 def questions(corpus: Corpus) -> Finding:
-    # In the paper, heads look from one interrogative word, which adds few points: one may go unseen
+    # Looking from one interrogative word, as in the paper, adds few points: that may go unseen
     unseen = "but one that looks there from interrogative words alone would not be seen"
 
     def judge(model: str) -> Finding:

@@ -35,7 +35,7 @@ def best(corpus: Corpus) -> Finding:
 
 
 def groups(corpus: Corpus, model: str, weight: str) -> Finding:
-    """Whether a structured mapping makes more groups of equal weights than other mappings do."""
+    """Whether groups of equal weights get more attention by a structured mapping than others."""
     measure = mean_of([CROSS], "equal_weights", weight)
     found = {}
     for other in ("cross-sparsemax", SOFTMAX):
