@@ -30,7 +30,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
 def check_lengths(documents: int, others: Sequence[int]) -> None:
     """Raise ValueError if the scores of systems cannot be paired."""
     if any(other != documents for other in others):
-        raise ValueError(f"paired scores differ in length: {documents} and {list(others)}")
+        raise ValueError(f"pair scores of the same sentences, not {documents} and {list(others)}")
     if documents < 2:
         raise ValueError(f"a significance test needs at least 2 sentences, not {documents}")
 

@@ -136,6 +136,6 @@ def _of_source(
         for projected in attention.keys_and_values(request.query, key[:, is_first], None)
     )
     padding = None if padding is None else padding[is_first].float()
-    # As many per entry as in fairseq's cache, once the beam size is set
+    # Hypotheses per entry, as in fairseq's cache once the beam size is set
     beam = attention.beam_size if rows == hypotheses else hypotheses // rows
     return SourceCache(keys, values, epsilon, padding, origins, beam)

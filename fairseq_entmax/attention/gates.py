@@ -42,7 +42,7 @@ class Gate(nn.Module):
     """One gate for each head of one attention: a number in [0, 1], from a learned ``log a``.
 
     A subclass defines :meth:`sample`, :meth:`without_noise` and :meth:`probability_open`, which all
-    end with :meth:`with_decisions`, and :meth:`score` if it ranks heads by anything else.
+    end with :meth:`with_decisions`, and :meth:`score` if it does not rank heads by ``log a``.
     :meth:`decide` makes a gate exactly 0 or 1, in training too; its gradient is then zero. The gate
     of a protected head is 1, whatever is drawn or decided.
 

@@ -157,9 +157,9 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Aggregate what batches and workers logged.
 
-        In addition to fairseq's metrics: ``copy_share``, the mean of 1 - g; ``copy_support``, the
-        percentage of targets in the source that get weight from the copy; ``copy_loss``, the mean
-        auxiliary loss of these; ``unreachable``, the percentage that neither part can produce.
+        In addition to fairseq's: ``copy_share``, the mean of 1 - g; ``unreachable``, the percentage
+        of targets that neither part can produce; and for targets in the source ``copy_support``,
+        the percentage that get weight from the copy, and ``copy_loss``, the mean auxiliary loss.
         """
         super().reduce_metrics(
             [

@@ -36,7 +36,7 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
             for hypothesis, *_ in hypotheses:
                 log_probs = hypothesis["positional_scores"]
                 scores.append(log_probs.double().cpu())
-                # NaN goes through fairseq's sums without its message for -inf, which fails
+                # NaN passes through fairseq's sums; for -inf it logs a message, which fails
                 hypothesis["positional_scores"] = log_probs.masked_fill(
                     log_probs == -math.inf, math.nan
                 )

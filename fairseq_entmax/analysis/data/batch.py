@@ -54,7 +54,7 @@ class Batch:
 
     ``target`` is the decoder's input. A text alone is both source and target, as one object.
     Measures that need ``table`` or ``annotated`` are left out without it. ``target_in_source``:
-    ``(batch, target)``, the target's tokens in the source's dictionary; -1 if it lacks them."""
+    ``(batch, target)``, the target's tokens in the source's dictionary; -1 if special or absent."""
 
     source: Side
     target: Side

@@ -142,7 +142,7 @@ def _text(one: Correlation) -> str:
 
 def _verdict(one: Correlation) -> str:
     if one.low is None or one.high is None or one.low <= 0 <= one.high:
-        return "is no better than chance"
+        return "cannot be told from chance"
     if one.high < 0:
         return "ranks heads in the opposite order"
     if one.value >= CLOSE:

@@ -67,7 +67,7 @@ def roles(
 ) -> list[str]:
     """The roles of one head, the strongest first; roles of shape follow the others.
 
-    ``copy_chance``: how often a head of its layer would look at the word said by chance. On the
+    ``copy_chance``: how often a head of its layer looks at the word written by chance alone. On the
     user's own sentences only ``closed`` is given: the few queries do not show any other role."""
     if head["gate"] == 0:
         return [CLOSED]
