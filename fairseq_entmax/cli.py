@@ -90,7 +90,7 @@ def _run(words: list[str]) -> int:
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError, MemoryError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
             raise  # not a package that the user could install
-        text = f"there is not enough memory. {error}" if isinstance(error, MemoryError) else error
+        text = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.filename and error.strerror:
             text = f"{error.filename}: {error.strerror}"
         print(f"fairseq-entmax {command}: {text}", file=sys.stderr)

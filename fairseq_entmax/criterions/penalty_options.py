@@ -92,8 +92,8 @@ def read_penalty(options: Any) -> HeadPenalty:
     warmup = decide_at * 2 // 3 if warmup < 0 else warmup
     if warmup > decide_at:
         raise ValueError(
-            f"--l0-warmup-updates {warmup} is after --decide-heads-at {decide_at}: the target "
-            f"would not be reached before the heads are decided"
+            f"--l0-warmup-updates {warmup} is after --decide-heads-at {decide_at}, so the "
+            f"heads would be decided before the target is reached: give {decide_at} or less"
         )
     return HeadPenalty(0.0, targets, warmup, decide_at, rate)
 
