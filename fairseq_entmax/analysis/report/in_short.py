@@ -55,7 +55,7 @@ def _dispensable(removed: Heads) -> str:
         return "Run fairseq-entmax ablate to find out which heads could be removed."
     idle = [(name, head) for name, head in removed if not head["significant"]]
     if len(idle) == len(removed):
-        return "Removing a single head never changed a score significantly, so the results do not show which could go."
+        return "No single removal changed a score significantly: they do not show which could go."
     # By the first score; all of these heads have it
     idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])

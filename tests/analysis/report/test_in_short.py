@@ -21,7 +21,7 @@ def test_sparse_heads_are_counted_and_the_sparsest_is_named():
     assert words.startswith("Heads: 5, 1 of them closed. ")
     assert "less than half of the words: 2; at 90 % of them or more: 1." in words
     assert "The sparsest is cross, layer 1, head 1, which looks at 4 % of them." in words
-    assert words.endswith("ablate to find out which heads could be removed.")
+    assert words.endswith("Run fairseq-entmax ablate to find out which heads could be removed.")
 
 
 def test_softmax_leaves_out_nothing():
@@ -41,5 +41,6 @@ def test_heads_whose_removal_changes_no_score_could_go():
 
 
 def test_nothing_is_said_without_density_or_for_the_users_own_sentences():
-    assert text((None, {})).startswith("Heads: 1. Run fairseq-entmax ablate to find out")
+    advice = "Run fairseq-entmax ablate to find out which heads could be removed."
+    assert text((None, {})) == f"Heads: 1. {advice}"
     assert in_short(analysis((0.3, {}), own={"words": False})) == []
