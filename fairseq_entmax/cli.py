@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "knows the models, criterions and tasks of this package: fairseq-train DATA --user-dir "
         '"$(fairseq-entmax user-dir)" ...',
     )
-    user_dir.set_defaults(run=_print_user_dir)
+    user_dir.set_defaults(run=lambda _: print(Path(fairseq_entmax.__file__).resolve().parent))
 
     alpha = commands.add_parser(
         "alpha",
@@ -186,10 +186,6 @@ def _add_prune(commands: Any) -> None:
     prune.set_defaults(run=_prune)
 
 
-def _print_user_dir(options: argparse.Namespace) -> None:
-    print(Path(fairseq_entmax.__file__).resolve().parent)
-
-
 def _print_values(options: argparse.Namespace) -> None:
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import value_table
@@ -240,12 +236,13 @@ def _prune(options: argparse.Namespace) -> None:
         check_target(options.output, "--output", options.overwrite)
     _import_user_dir(options.user_dir)
     from fairseq_entmax import pruning
+    from fairseq_entmax.models.config import as_arguments
     from fairseq_entmax.pruning import text
 
     if options.keep is not None:
         heads = pruning.Choice(options.keep, options.by, options.evidence, options.seed)
     if options.output is None:
-        print(text.as_options(*pruning.checkpoint_layers(options.checkpoint)))
+        print(as_arguments(pruning.checkpoint_layers(options.checkpoint).options()))
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
@@ -260,7 +257,7 @@ def _prune(options: argparse.Namespace) -> None:
     shown = sys.stderr if options.print_config else sys.stdout
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
-        print(text.as_options(report.heads_after, report.mappings_after, report.copy_after))
+        print(as_arguments(report.options_after))
 
 
 if __name__ == "__main__":

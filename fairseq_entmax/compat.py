@@ -1,4 +1,4 @@
-"""Every difference between fairseq and torch releases, and small helpers around fairseq.
+"""Small helpers around fairseq and torch, and the place for what differs between their releases.
 
 Importing this module needs fairseq and changes nothing in it. It silences warnings that users of
 fairseq cannot act on (:mod:`fairseq_entmax.warning_filters`).
@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -133,6 +134,11 @@ def stopping_command() -> Iterator[None]:
     except ValueError as error:
         stop_command(error)
         raise
+
+
+def option(default: Any, help: str) -> Any:
+    """An option in a dataclass of fairseq's, with its help."""
+    return field(default=default, metadata={"help": help})
 
 
 def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> None:

@@ -10,10 +10,8 @@ from fairseq_entmax.attention.multihead import MultiheadAttention
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attention.scripting import scriptable
 from fairseq_entmax.attention.subset_gate import SubsetGate
-from fairseq_entmax.attentions import ATTENTIONS
 
 __all__ = [
-    "ATTENTIONS",
     "GATES",
     "Gate",
     "HardConcreteGate",

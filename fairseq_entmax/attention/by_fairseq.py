@@ -18,7 +18,7 @@ from fairseq_entmax.attention.projections import weighted_sum
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.inputs import join_heads
 from fairseq_entmax.mappings.base import has_hook
-from fairseq_entmax.mappings.strengths import in_full_precision
+from fairseq_entmax.mappings.functional import in_full_precision
 
 
 def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fairseq_entmax.mappings.functional import in_full_precision
+
 # Larger exponents may overflow, in sums of exponentials at least; 80 for float32
 _MOST_EXPONENT = {torch.float64: 690.0}
 _ROWS_AT_ONCE = 2**22  # logits that are converted to float32 at once
@@ -100,7 +102,7 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
     Returns:
         ``(batch, target, num_words)``, float32 (float64 for float64).
     """
-    in_full = logits if logits.dtype == torch.float64 else logits.float()
+    in_full = in_full_precision(logits)
     weights, switch = parts.weights.to(in_full.dtype), parts.switch.to(in_full.dtype)[..., None]
     generated = functional.log_softmax(in_full, -1) + functional.logsigmoid(switch)
     markers = num_words - logits.size(-1)

@@ -75,7 +75,7 @@ def reorder(attention: AttentionWithHeads, state: State | None, new_order: Tenso
 
 
 def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
-    """Whether the request is for more than the C kernel, which does float32 on a CPU, offers."""
+    """Whether the request is for more than the C kernel offers, whatever the device and dtype."""
     query, dropout = request.query, attention.dropout_module
     if attention.self_attention:
         is_other = request.key_padding_mask is not None
@@ -87,8 +87,7 @@ def _asks_more(attention: AttentionWithHeads, request: Request) -> bool:
         or (dropout.p > 0 and dropout.apply_during_inference)
         or query.size(0) != 1
         or torch.is_grad_enabled()
-        or query.device.type != "cpu"
-        or not query.dtype == torch.float32 == compat.computing_dtype(query)
+        or compat.computing_dtype(query) != query.dtype
         or is_recorded()
     )
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import RATIO
+from fairseq_entmax.mappings.functional import number_in
 
 UNDECIDED = -1
 TEMPERATURE = 0.33
@@ -206,13 +207,9 @@ class HardConcreteGate(Gate):
     """
 
     def __init__(
-        self,
-        num_heads: int,
-        temperature: float = TEMPERATURE,
-        stretch: tuple[float, float] = STRETCH,
-        **options: Any,
+        self, num_heads: int, *args: Any, stretch: tuple[float, float] = STRETCH, **options: Any
     ) -> None:
-        super().__init__(num_heads, temperature, **options)
+        super().__init__(num_heads, *args, **options)
         self.stretch = check_stretch(stretch)
 
     def extra_repr(self) -> str:
@@ -262,8 +259,7 @@ def draw(gates: Sequence[Gate], *key: int) -> None:
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
     numbers = [gate.num_heads for gate in gates]
     uniform = torch.rand(sum(numbers), generator=generator)
-    if gates:
-        uniform = uniform.to(gates[0].weight.device, non_blocking=True)
+    uniform = uniform.to(gates[0].weight.device, non_blocking=True)
     for gate, part in zip(gates, uniform.split(numbers), strict=True):
         gate.use_draw(part)
 
@@ -271,13 +267,16 @@ def draw(gates: Sequence[Gate], *key: int) -> None:
 def check_temperature(value: Any) -> float:
     """Return ``value`` as a number in [:data:`LOWEST_TEMPERATURE`, 1), or raise ValueError."""
     rule = f"at least {LOWEST_TEMPERATURE:g} and below 1"
-    return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), "the temperature", rule)
+    return number_in(value, "the temperature", lambda x: LOWEST_TEMPERATURE <= x < 1, rule)
 
 
 def check_stretch(value: Any) -> tuple[float, float]:
     """Read gamma and zeta from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e)."""
     parts = value.split(",") if isinstance(value, str) else value
-    numbers = [_number(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
+    try:
+        numbers = [float(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
+    except (TypeError, ValueError):
+        numbers = []
     if len(numbers) == 1:
         numbers = [-numbers[0], 1 + numbers[0]]
     # With a small tolerance, as 1 + 0.01 has no exact binary form
@@ -295,19 +294,4 @@ def check_stretch(value: Any) -> tuple[float, float]:
 def check_init(value: Any) -> float:
     """Return ``value`` as a number at most :data:`MOST_INIT` from 0, or raise ValueError."""
     rule = f"a number from {-MOST_INIT:g} to {MOST_INIT:g}, such as {INIT}"
-    return _between(-MOST_INIT, value, MOST_INIT, "the initial log a", rule)
-
-
-def _between(least: float, value: Any, most: float, name: str, rule: str) -> float:
-    number = _number(value)
-    if not least <= number <= most:
-        raise ValueError(f"{name} must be {rule}, not {value!r:.100}")
-    return number
-
-
-def _number(value: Any) -> float:
-    """Return ``value`` as a number, or NaN, which is in no range, if it is not one."""
-    try:
-        return math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    return number_in(value, "the initial log a", lambda x: abs(x) <= MOST_INIT, rule)

@@ -40,8 +40,8 @@ class Request(NamedTuple):
         """Whether weights are asked for, in either form."""
         return self.need_weights or self.need_head_weights
 
-    def select_weights(self, probs: Tensor | None) -> Tensor | None:
+    def select_weights(self, probs: Tensor) -> Tensor | None:
         """Give weights ``(batch, heads, queries, keys)`` the form that is asked for, or None."""
-        if probs is None or not self.wants_weights:
+        if not self.wants_weights:
             return None
         return probs.transpose(0, 1) if self.need_head_weights else probs.mean(dim=1)

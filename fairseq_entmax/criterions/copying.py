@@ -2,7 +2,7 @@
 
 # No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,19 +28,15 @@ NAME = "copy_cross_entropy"
 class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """fairseq's options of label-smoothed cross-entropy, and those of the auxiliary loss."""
 
-    copy_loss_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "weight of a Fenchel-Young loss that trains copy heads to find the target's "
-            "positions in the source, so that sparse copy heads start to learn; 0: none"
-        },
+    copy_loss_weight: float = compat.option(
+        0.0,
+        "weight of a Fenchel-Young loss that trains copy heads to find the target's positions in "
+        "the source, so that sparse copy heads start to learn; 0: none",
     )
-    copy_loss_alone: bool = field(
-        default=False,
-        metadata={
-            "help": "copy heads learn what to copy only from the loss of --copy-loss-weight, not "
-            "from the cross-entropy, whose gradient is unbounded for sparse heads"
-        },
+    copy_loss_alone: bool = compat.option(
+        False,
+        "copy heads learn what to copy only from the loss of --copy-loss-weight, not from the "
+        "cross-entropy, whose gradient is unbounded for sparse heads",
     )
 
 
@@ -133,7 +129,8 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
             "copy_share": (torch.sigmoid(-parts.switch) * is_real).sum(),
         }
         if self.copy_loss_weight:
-            aid = copy_loss(parts, target, copy_alphas(model), copyable)
+            alphas = _values_of_copy_heads(model)["alpha"]
+            aid = copy_loss(parts, target, alphas, copyable)
             loss = loss + self.copy_loss_weight * aid.to(loss.dtype)
             logged["copy_loss"] = aid.sum()
         if self.report_accuracy:
@@ -202,14 +199,10 @@ def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor
     return losses.mean(0) * copyable
 
 
-def copy_alphas(model: Any) -> Tensor:
-    """alpha of each copy head of a model, ``(heads,)``."""
-    return _values_of_copy_heads(model)["alpha"]
-
-
 def _values_of_copy_heads(model: Any) -> dict[str, Tensor]:
+    """What :meth:`Mapping.head_values` has for the copy heads of a model: ``(heads,)`` each."""
     attention = model.decoder.copy_attention()
-    heads = list(model.decoder.copy.heads)
+    heads = list(model.decoder.copy.copy_heads)
     mapping: Mapping = attention.mapping
     return {
         name: value.detach().expand(attention.num_heads)[heads]
@@ -217,4 +210,4 @@ def _values_of_copy_heads(model: Any) -> dict[str, Tensor]:
     }
 
 
-CopyCrossEntropyWithHeadL0 = with_head_l0(CopyCrossEntropyCriterion)
+with_head_l0(CopyCrossEntropyCriterion)

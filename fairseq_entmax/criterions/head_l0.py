@@ -201,9 +201,6 @@ def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
     return {**stock_settings, "_name": stock_name}
 
 
-LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
-CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
-AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
-SentencePredictionWithHeadL0 = with_head_l0(SentencePredictionCriterion)
-MaskedLmLossWithHeadL0 = with_head_l0(MaskedLmLoss)
-NAME = LabelSmoothedCrossEntropyWithHeadL0.name
+NAME = with_head_l0(LabelSmoothedCrossEntropyCriterion).name
+for _stock in (CrossEntropyCriterion, AdaptiveLoss, SentencePredictionCriterion, MaskedLmLoss):
+    with_head_l0(_stock)

@@ -2,12 +2,13 @@
 
 # No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
 from omegaconf import II
 
+from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
 from fairseq_entmax.mappings.rise import MOST_UPDATES
@@ -18,36 +19,32 @@ MOST_WEIGHT = 1000
 LEAST_RATE, MOST_RATE = 1e-6, 10
 
 
-def _option(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
-
-
 @dataclass
 class HeadL0Options(FairseqDataclass):
     """Options of a criterion with the penalty, in addition to those of the stock criterion."""
 
-    l0_weight: float = _option(
+    l0_weight: float = compat.option(
         0.0,
         "lambda: penalty in nats per target token for each head that is "
         "expected to be open, from 0 to 1000",
     )
-    l0_warmup_updates: int = _option(
+    l0_warmup_updates: int = compat.option(
         -1,
         "updates over which the weight rises from 0, or the target falls from all "
         "heads to --target-heads (-1: none for a weight; for a target, 2/3 of the updates "
         "before the heads are decided)",
     )
-    target_heads: str = _option(
+    target_heads: str = compat.option(
         "",
         "number of heads to keep, in all, or of each attention, such as "
         "encoder-self=10,cross=16; instead of --l0-weight",
     )
-    decide_heads_at: int = _option(
+    decide_heads_at: int = compat.option(
         -1,
         "the update at which each gate becomes exactly 0 or 1 (-1: 3/4 of "
         "--max-update with --target-heads, never with --l0-weight)",
     )
-    l0_multiplier_lr: float = _option(
+    l0_multiplier_lr: float = compat.option(
         0.02, "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
     )
     max_update: int = II("optimization.max_update")

@@ -2,7 +2,7 @@
 
 # No ``from __future__ import annotations``: fairseq reads the types of options at run time
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq import utils
@@ -25,17 +25,13 @@ SOFTMAX = 1.0
 class EntmaxLossConfig(FairseqDataclass):
     """Options of the criterion ``entmax_loss``."""
 
-    loss_alpha: float = field(
-        default=1.5,
-        metadata={
-            "help": "alpha of the loss, and of the entmax that turns the model's scores into word "
-            "probabilities, from 1 (cross-entropy and softmax) to 2 (sparsemax)"
-        },
+    loss_alpha: float = compat.option(
+        1.5,
+        "alpha of the loss, and of the entmax that turns the model's scores into word "
+        "probabilities, from 1 (cross-entropy and softmax) to 2 (sparsemax)",
     )
-    label_smoothing: float = field(
-        default=0.0, metadata={"help": "label smoothing, from 0 (none) to below 1"}
-    )
-    ignore_prefix_size: int = field(default=0, metadata={"help": "ignore the first N tokens"})
+    label_smoothing: float = compat.option(0.0, "label smoothing, from 0 (none) to below 1")
+    ignore_prefix_size: int = compat.option(0, "ignore the first N tokens")
     sentence_avg: bool = II("optimization.sentence_avg")
 
 
@@ -85,12 +81,6 @@ class EntmaxLossCriterion(FairseqCriterion):
                 f"--arch entmax_transformer, not {type(model).__name__}"
             )
         of_output = options.output_alpha
-        of_features = getattr(model.decoder, "adaptive_softmax", None) is not None
-        if of_features or hasattr(model.decoder, "give_copy_scores"):
-            raise ValueError(
-                f"--criterion {NAME} needs one score for each word, which neither "
-                f"--adaptive-softmax-cutoff nor a model that copies has: leave one out"
-            )
         if of_output != self.alpha:
             raise ValueError(
                 f"--loss-alpha {self.alpha:g} is not the alpha of the model's output, {of_output:g}: "
@@ -147,7 +137,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         if any("nll_loss" in log for log in logging_outputs):
             nll = total("nll_loss") / words / math.log(2)
             metrics.log_scalar("nll_loss", nll, words, round=3)
-            metrics.log_derived("ppl", _perplexity)
+            metrics.log_derived("ppl", lambda meters: utils.get_perplexity(meters["nll_loss"].avg))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
@@ -171,10 +161,6 @@ def check_smoothing(smoothing: float) -> None:
     """Raise ValueError unless ``--label-smoothing`` is from 0 to below 1."""
     if not 0 <= smoothing < 1:
         raise ValueError(f"--label-smoothing must be from 0 to below 1, not {smoothing}")
-
-
-def _perplexity(meters: Any) -> float:
-    return float(utils.get_perplexity(meters["nll_loss"].avg))
 
 
 EntmaxLossWithHeadL0 = with_head_l0(EntmaxLossCriterion)

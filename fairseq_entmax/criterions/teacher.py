@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fairseq_entmax.attention.copying import mixture_log_probs
-from fairseq_entmax.mappings.functional import entmax
+from fairseq_entmax.mappings.functional import entmax, in_full_precision
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 
 
@@ -107,5 +107,4 @@ def _scores(model: Any, output: Any, options: Any) -> Tensor:
     """The scores of words or classes in a model's output; log probabilities if it copies."""
     if not options.get("mixed", True):
         return mixture_log_probs(output[0], output[1]["copy"], model.decoder.num_words)
-    scores: Tensor = output[0]
-    return scores if scores.dtype == torch.float64 else scores.float()
+    return in_full_precision(output[0])

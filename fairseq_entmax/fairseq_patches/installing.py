@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     # The only one of these commands that does not use call_main
     "fairseq_cli.generate": ("_main", error_sentences.end_processes, counts.reporting),
     "fairseq_cli.interactive": ("main", counts.reporting),
-    perplexity.EVALUATION: ("eval_lm", perplexity.evaluate_with_zeros),
+    "fairseq_cli.eval_lm": ("eval_lm", perplexity.evaluate_with_zeros),
 }
 # fairseq's modules that read a file which the settings in a checkpoint may name. With torch's own
 # load they would run what is in it, or, from torch 2.6 on, refuse every checkpoint of fairseq's

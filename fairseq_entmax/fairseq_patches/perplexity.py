@@ -15,9 +15,6 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
-# The module's name in its spec, under whatever name it was loaded
-EVALUATION = "fairseq_cli.eval_lm"
-
 
 def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fairseq's ``eval_lm``, but the loss is infinite if a word has probability zero.

@@ -22,9 +22,6 @@ from fairseq_entmax.mappings.base import has_hook
 
 # fairseq's criterions that do; criterions of this package say so themselves
 READ_SCORES_ALONE = (AdaptiveLoss, CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion)
-SAYS_SO = "reads_scores_alone"
-# Attributes of the classes of a model and its decoder, and of the decoder during an update
-MAY_BE_UNREAD, UNREAD = "weights_may_be_unread", "weights_are_unread"
 
 
 def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **options: Any) -> Any:
@@ -37,28 +34,27 @@ def step_without(step: Callable[..., Any], trainer: Any, *arguments: Any, **opti
         or not reads_scores_alone(trainer.get_criterion())
     ):
         return step(trainer, *arguments, **options)
-    decoder = model.decoder
-    setattr(decoder, UNREAD, True)
+    model.decoder.weights_are_unread = True
     try:
         return step(trainer, *arguments, **options)
     finally:
-        setattr(decoder, UNREAD, False)
+        model.decoder.weights_are_unread = False
 
 
 def reads_scores_alone(criterion: Any) -> bool:
     """Whether a criterion is known to read only the scores that a decoder returns."""
     criterion_class = type(getattr(criterion, "stock_criterion", criterion))
     # A subclass may read more
-    return criterion_class in READ_SCORES_ALONE or bool(vars(criterion_class).get(SAYS_SO))
+    says_so = vars(criterion_class).get("reads_scores_alone", False)
+    return says_so or criterion_class in READ_SCORES_ALONE
 
 
 def _can_do_without(model: Any) -> bool:
     """Whether the classes of a model and its decoder both declare it, and no hook looks on."""
     decoder: Any = getattr(model, "decoder", None)
     # A subclass may read weights
-    if not all(vars(type(one)).get(MAY_BE_UNREAD) for one in (model, decoder)):
+    if not all(vars(type(one)).get("weights_may_be_unread") for one in (model, decoder)):
         return False
-    layers = list(decoder.layers)[-1:]
-    attentions = [layer.encoder_attn for layer in layers if layer.encoder_attn is not None]
-    watched = (model, decoder, *layers, *attentions)
+    last = decoder.layers[-1]  # not by iterating: LayerDrop would skip layers at random
+    watched = filter(None, (model, decoder, last, last.encoder_attn))
     return not (compat.has_global_hooks() or any(map(has_hook, watched)))

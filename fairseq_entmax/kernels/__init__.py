@@ -24,19 +24,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import torch_losses, torch_structured
+from fairseq_entmax.kernels import native, torch_losses, torch_structured, triton
 from fairseq_entmax.kernels.backends import ATTENTION, DECODING, LOSSES, ROWS, Kernel, Losses, Rows
-from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.structure import PLAIN
 
 logger = logging.getLogger(__name__)
 
 VARIABLE = "FAIRSEQ_ENTMAX_KERNEL"
 AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
-# Packages in this one, each with a KERNEL
-_MODULES = ("native", "triton")
-_FOUND = [importlib.import_module(f"{__name__}.{module}").KERNEL for module in _MODULES]
-KERNELS: dict[str, Kernel] = {kernel.name: kernel for kernel in _FOUND}
+KERNELS: dict[str, Kernel] = {one.KERNEL.name: one.KERNEL for one in (native, triton)}
 CHOICES = (AUTO, TORCH, *KERNELS)
 
 
@@ -49,7 +45,7 @@ class UnknownKernelError(ValueError):
 
 
 # A user's errors, to be shown as one sentence
-ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
+ERRORS = (NoKernelError, UnknownKernelError, native.library.CannotBuild)
 
 
 _logged: set[str] = set()

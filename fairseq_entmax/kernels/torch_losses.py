@@ -48,12 +48,10 @@ def losses(
         target_prob = (probs * (places == at_target)).sum(-1)
     distance = (scores.gather(-1, at_target).to(probs.dtype) - top).squeeze(-1)
     loss = conjugate - _expected(scores, top, distance, smoothing)
-    parts = (loss if smoothing else loss.clamp_(min=0), _count(probs > 0), target_prob)
-    probs = probs.to(scores.dtype)
-    return (
-        LossParts(*(part.to(scores.dtype) if part.is_floating_point() else part for part in parts)),
-        (probs,) if places is None else (probs, places),
-    )
+    loss = loss if smoothing else loss.clamp_(min=0)
+    support, dtype = _count(probs > 0), scores.dtype
+    saved = (probs.to(dtype),) if places is None else (probs.to(dtype), places)
+    return LossParts(loss.to(dtype), support, target_prob.to(dtype)), saved
 
 
 def gradients(

@@ -322,12 +322,8 @@ class OfHeads(Mapping):
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():
-            attribute = self.parameter_of[name]
-            setattr(
-                self,
-                attribute,
-                nn.Parameter(getattr(self, attribute).detach()[list(indices)].clone()),
-            )
+            learned = getattr(self, self.parameter_of[name]).detach()
+            setattr(self, self.parameter_of[name], nn.Parameter(learned[list(indices)]))
 
     def extra_repr(self) -> str:
         fixed = self.numbers().items()

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from fairseq_entmax.kernels.structure import OSCAR, PLAIN, TV
 from fairseq_entmax.mappings.base import Generator, OfHeads
@@ -18,7 +19,6 @@ from fairseq_entmax.mappings.strengths import (
     TV_INIT,
     check_strength_init,
     for_scores,
-    learned_strength,
     logit_above_one,
     or_learned,
     raw_strength,
@@ -158,7 +158,7 @@ class Entmax(OfHeads):
         raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
         if raw is None:
             return None if self.fixed_strength is None else self.scaled_by_rise(self.fixed_strength)
-        return self.scaled_by_rise(learned_strength(value_of(raw, self.lr_factor)))
+        return self.scaled_by_rise(functional.softplus(value_of(raw, self.lr_factor)))
 
     @property
     def is_softmax(self) -> bool:  # type: ignore[override]

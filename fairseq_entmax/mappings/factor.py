@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.mappings.strengths import in_full_precision
+from fairseq_entmax.mappings.functional import in_full_precision, number_in
 
 # The factor's name in a mapping's text, and that of its buffer, numerator and denominator
 LR_FACTOR, RATIO = "lr_factor", "lr_factor_ratio"
@@ -30,16 +30,8 @@ _SAME = 1e-6
 
 def check_lr_factor(value: Any, name: str) -> float:
     """Return ``value`` as a number from 0.001 to 10,000, or raise ValueError."""
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not LEAST_LR_FACTOR <= number <= MOST_LR_FACTOR:
-        raise ValueError(
-            f"{name} must be a number above 0, from {LEAST_LR_FACTOR:g} to {MOST_LR_FACTOR:g}, not "
-            f"{value!r:.100}"
-        )
-    return number
+    allowed = f"a number above 0, from {LEAST_LR_FACTOR:g} to {MOST_LR_FACTOR:g}"
+    return number_in(value, name, lambda x: LEAST_LR_FACTOR <= x <= MOST_LR_FACTOR, allowed)
 
 
 def value_of(stored: Tensor, factor: float) -> Tensor:
@@ -54,7 +46,8 @@ def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], facto
     It gets new tensors for the old, and the factor unless that is 1. A state dict without a factor
     has 1. The ``prefix`` of the names ends with a dot.
     """
-    theirs = _factor_of(state_dict.pop(prefix + RATIO, None), prefix + RATIO)
+    numerator, denominator = state_dict.pop(prefix + RATIO, as_ratio(NO_FACTOR)).tolist()
+    theirs = numerator / denominator
     if not math.isclose(theirs, factor, rel_tol=_SAME):
         for name in (f"{prefix}{name}" for name in names):
             if name in state_dict:
@@ -62,13 +55,6 @@ def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], facto
                 state_dict[name] = value_of(state_dict[name], theirs) / factor
     if factor != NO_FACTOR:
         state_dict[prefix + RATIO] = as_ratio(factor)
-
-
-def _factor_of(ratio: Tensor | None, name: str) -> float:
-    if ratio is None:
-        return NO_FACTOR
-    numerator, denominator = [*ratio.flatten().tolist(), 0, 0][:2]
-    return check_lr_factor(numerator / denominator if denominator else math.nan, name)
 
 
 def as_ratio(factor: float) -> Tensor:

@@ -86,7 +86,6 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
         Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
         Proposition 1.
     """
-    check_dim(scores, dim)
     return map_scores(scores, checked(alpha, check_alpha, "alpha", scores, dim), dim)
 
 
@@ -132,8 +131,12 @@ def keys_last(
             missing = scores.dim() - parameter.dim()
             parameter = turned(parameter.view((1,) * missing + tuple(parameter.shape)))
         fitted.append(parameter)
-    in_full = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return turned(function(turned(in_full), *fitted)).to(scores.dtype)
+    return turned(function(turned(in_full_precision(scores)), *fitted)).to(scores.dtype)
+
+
+def in_full_precision(numbers: Tensor) -> Tensor:
+    """Convert half precision to float32."""
+    return numbers.float() if numbers.dtype.itemsize < 4 else numbers
 
 
 def number_in(
@@ -144,7 +147,7 @@ def number_in(
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be {allowed}, not {value!r}") from None
-    if not is_allowed(number):  # a comparison with NaN is false
+    if isinstance(value, bool) or not is_allowed(number):  # a comparison with NaN is false
         raise ValueError(f"{name} must be {allowed}, not {number}")
     return number
 
@@ -177,6 +180,7 @@ def checked(
     ``check`` returns one number as a float, or raises ValueError; it must allow an interval. A
     tensor must broadcast against the scores with size 1 at ``dim``.
     """
+    check_dim(scores, dim)
     if not isinstance(value, Tensor):
         if isinstance(value, str):  # ``check`` accepts it, for mappings that are read from a text
             raise ValueError(f"{name} must be a number or a tensor, not the text {value!r}")

@@ -16,7 +16,12 @@ from fairseq_entmax.kernels import torch_losses
 from fairseq_entmax.kernels.backends import LossParts
 from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import outside_graphs
-from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_structured
+from fairseq_entmax.mappings.functional import (
+    check_alpha,
+    check_dim,
+    in_full_precision,
+    map_structured,
+)
 
 
 def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
@@ -83,8 +88,7 @@ def entmax_loss_parts(
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing must be from 0 to below 1, not {label_smoothing}")
     _check_target(scores, target)
-    in_full = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return _losses(in_full, target, alpha, label_smoothing)
+    return _losses(in_full_precision(scores), target, alpha, label_smoothing)
 
 
 def _check_target(scores: Tensor, target: Tensor) -> None:
@@ -132,17 +136,12 @@ class _EntmaxLoss(torch.autograd.Function):
         scores, target, *saved = ctx.saved_tensors
         epsilon, smoothing = ctx.numbers
         if torch.is_grad_enabled():
-            wanted = _target_probs(scores.detach(), target[..., None], smoothing)
+            at_target, other, is_masked = torch_losses.shares(scores.detach(), smoothing)
+            wanted = torch.where(is_masked, 0.0, other).scatter(-1, target[..., None], at_target)
             found = grad[..., None] * (map_structured(scores, PLAIN, epsilon, 0.0) - wanted)
         else:
             found = ctx.backend.gradients(scores, target, epsilon, smoothing, tuple(saved), grad)
         return found, None, None, None
-
-
-def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
-    """q: ``(…, keys)``, in the dtype of the scores."""
-    of_target, other, is_masked = torch_losses.shares(scores, smoothing)
-    return torch.where(is_masked, 0.0, other).scatter(-1, at_target, of_target)
 
 
 def fenchel_young_loss(

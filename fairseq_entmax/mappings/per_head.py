@@ -26,11 +26,12 @@ class PerHeadMapping(Mapping):
         ValueError: a mapping has no head, or a head no mapping.
     """
 
+    parts: Any  # nn.ModuleList of mappings
     _where: Tensor
 
     def __init__(self, parts: Iterable[Mapping], part_of: Sequence[int]) -> None:
         super().__init__()
-        self.parts: nn.ModuleList = nn.ModuleList(parts)
+        self.parts = nn.ModuleList(parts)
         if set(part_of) != set(range(len(self.parts))):
             raise ValueError(f"{len(self.parts)} mappings do not match part_of={sorted(part_of)}")
         self.part_of = tuple(part_of)
@@ -43,7 +44,7 @@ class PerHeadMapping(Mapping):
 
     def head_values(self) -> dict[str, Tensor]:
         """``(heads,)`` for each name; NaN at heads whose mapping has no such value."""
-        values = [part.head_values() for part in self._mappings()]
+        values = [part.head_values() for part in self.parts]
         names = dict.fromkeys(name for numbers in values for name in numbers)
         device = self._where.device
         missing = torch.full((1,), torch.nan, dtype=torch.float64, device=device)
@@ -56,28 +57,28 @@ class PerHeadMapping(Mapping):
 
     @property
     def learned(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for part in self._mappings() for name in part.learned))
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.learned))
 
     @property
     def changing(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for part in self._mappings() for name in part.changing))
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.changing))
 
     @property
     def risen(self) -> float:
-        return min(part.risen for part in self._mappings())
+        return min(part.risen for part in self.parts)
 
     def learns(self, name: str) -> list[bool]:
-        return [name in self._mappings()[number].learned for number in self.part_of]
+        return [name in self.parts[number].learned for number in self.part_of]
 
     def changes(self, name: str) -> list[bool]:
-        return [name in self._mappings()[number].changing for number in self.part_of]
+        return [name in self.parts[number].changing for number in self.part_of]
 
     def take_from_all(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Split what one mapping of all heads learned into the heads of each part, under our names.
 
         Parameters that no part has stay in the state dict; those that only some have do not.
         """
-        for number, part in enumerate(self._mappings()):
+        for number, part in enumerate(self.parts):
             heads = self._heads()[number]
             for name, parameter in part.named_parameters():
                 stored = state_dict.get(prefix + name, parameter)
@@ -86,7 +87,7 @@ class PerHeadMapping(Mapping):
                     if prefix + RATIO in state_dict:
                         factor = state_dict[prefix + RATIO]
                         state_dict.setdefault(f"{prefix}parts.{number}.{RATIO}", factor)
-        taken = {name for part in self._mappings() for name, _ in part.named_parameters()}
+        taken = {name for part in self.parts for name, _ in part.named_parameters()}
         for name in (taken | {RATIO}) if taken else ():
             state_dict.pop(prefix + name, None)
 
@@ -96,35 +97,32 @@ class PerHeadMapping(Mapping):
         for number in used:
             heads = self._heads()[number]
             remaining = [heads.index(head) for head in indices if self.part_of[head] == number]
-            self._mappings()[number].keep_heads(remaining)
+            self.parts[number].keep_heads(remaining)
         self.parts = nn.ModuleList(self.parts[number] for number in used)
         self.part_of = tuple(used.index(number) for number in part_of)
 
     def simplest(self) -> Mapping:
         """The only part, if all heads have the same, as may happen after pruning; else this."""
-        return self._mappings()[0] if len(self.parts) == 1 else self
+        return self.parts[0] if len(self.parts) == 1 else self
 
     def epsilon(self) -> Tensor | None:
         """alpha - 1 of each head, 0 for softmax, if every head's mapping is alpha-entmax."""
-        epsilons = [0.0 if part.is_softmax else part.epsilon() for part in self._mappings()]
+        epsilons = [0.0 if part.is_softmax else part.epsilon() for part in self.parts]
         return None if any(one is None for one in epsilons) else self._of_heads(epsilons)
 
     def score_scale(self) -> Tensor | None:
-        scales = [part.score_scale() for part in self._mappings()]
+        scales = [part.score_scale() for part in self.parts]
         return None if all(one is None for one in scales) else self._of_heads(scales)
 
     def scriptable(self) -> nn.Module:
-        parts = [part.exported() for part in self._mappings()]
+        parts = [part.exported() for part in self.parts]
         return ScriptablePerHeadMapping(parts, self.part_of)
 
     def epsilon_holds(self) -> bool:
-        return super().epsilon_holds() and all(part.epsilon_holds() for part in self._mappings())
+        return super().epsilon_holds() and all(part.epsilon_holds() for part in self.parts)
 
     def extra_repr(self) -> str:
         return f"part_of={self.part_of}"
-
-    def _mappings(self) -> list[Mapping]:
-        return [part for part in self.parts if isinstance(part, Mapping)]
 
     def _heads(self) -> list[list[int]]:
         """The heads of each part."""

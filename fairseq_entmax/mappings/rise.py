@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairseq_entmax.mappings.functional import number_in
+
 # The name of a warmup in a mapping's text, and that of its module in the mapping
 WARMUP, RISE = "warmup", "rise"
 # The most updates that an option may give: more than any training has
@@ -18,13 +20,8 @@ MOST_UPDATES = 10**9
 
 def check_warmup(value: Any, name: str = WARMUP) -> int:
     """Return ``value`` as a whole number from 0 to 1,000,000,000, or raise ValueError."""
-    text = str(value).strip()
-    is_whole = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_UPDATES))
-    if isinstance(value, bool) or not is_whole or int(text) > MOST_UPDATES:
-        raise ValueError(
-            f"{name} must be a whole number of updates from 0 to {MOST_UPDATES:,}, not {value!r:.100}"
-        )
-    return int(text)
+    allowed = f"a whole number of updates from 0 to {MOST_UPDATES:,}"
+    return int(number_in(value, name, lambda x: x.is_integer() and 0 <= x <= MOST_UPDATES, allowed))
 
 
 class Rise(nn.Module):

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fairseq_entmax.mappings.structured import check_p, check_strength
 
@@ -65,16 +64,6 @@ def raw_strength(strength: float, count: int, lr_factor: float) -> nn.Parameter:
     # log(exp(strength) - 1), accurate for small and for large strengths
     raw = torch.full((count,), strength + math.log(-math.expm1(-strength)))
     return nn.Parameter(raw / lr_factor)
-
-
-def learned_strength(raw: Tensor) -> Tensor:
-    """Map any numbers to strengths above 0."""
-    return functional.softplus(raw)
-
-
-def in_full_precision(numbers: Tensor) -> Tensor:
-    """Convert half precision to float32: an alpha near 1 needs the digits."""
-    return numbers.float() if numbers.dtype.itemsize < 4 else numbers
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:

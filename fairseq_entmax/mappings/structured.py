@@ -20,7 +20,6 @@ from torch import Tensor
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 from fairseq_entmax.mappings.functional import (
     check_alpha,
-    check_dim,
     checked,
     map_scores,
     map_structured,
@@ -101,7 +100,6 @@ def sq_pnorm_max(
         Niculae and Blondel 2017, section 3.1. Solved here by Newton's method on the threshold
         instead of projected gradients, and with gradients for p and gamma.
     """
-    check_dim(scores, dim)
     p = checked(p, check_p, "p", scores, dim)
     gamma = checked(gamma, check_gamma, "gamma", scores, dim)
     return map_structured(scores, PNORM, p - 1.0, gamma, dim)
@@ -132,7 +130,6 @@ def check_gamma(value: float | str, name: str = "gamma") -> float:
 def _smoothed(
     structure: str, scores: Tensor, strength: float | Tensor, alpha: float | Tensor, dim: int
 ) -> Tensor:
-    check_dim(scores, dim)
     strength = checked(strength, check_strength, structure, scores, dim)
     alpha = checked(alpha, check_alpha, "alpha", scores, dim)
     if isinstance(strength, float) and strength == 0.0:

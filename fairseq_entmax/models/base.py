@@ -96,7 +96,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         options = (vars(base).get("__dataclass") for base in cls.__mro__)
         dataclass = next(filter(None, options), None)
         if dataclass is not None and getattr(cls, "__dataclass", None) is None:
-            gen_parser_from_dataclass(parser, dataclass())
+            gen_parser_from_dataclass(parser, dataclass(), delete_default=True)
         config.add_arguments(parser, cls.features)
 
     @classmethod

@@ -9,7 +9,7 @@ from collections.abc import Mapping as Dictionary
 from difflib import get_close_matches
 from typing import Any
 
-from fairseq_entmax.models.feature import Feature, add_argument, option_name, options_of
+from fairseq_entmax.models.feature import Feature, option_name, options_of
 from fairseq_entmax.models.features.attention_heads import AttentionHeads
 from fairseq_entmax.models.features.gating import FrozenDecoder, Gates
 from fairseq_entmax.models.features.sparse_output import SparseOutput
@@ -36,9 +36,12 @@ def as_arguments(options: Dictionary[str, str]) -> str:
 
 
 def add_arguments(parser: Any, features: Features = FEATURES) -> None:
-    """Add the options to an argparse parser or group. Defaults come from the architecture."""
+    """Add the options to an argparse parser or group, as texts; architectures set defaults."""
     for entry in options_of(features):
-        add_argument(parser, entry)
+        about, metavar = entry.metadata, entry.metadata["metavar"]
+        settings = {"metavar": metavar} if metavar else {"action": "store_true"}
+        help = about["help"]() if callable(about["help"]) else about["help"]
+        parser.add_argument(option_name(entry.name), help=help + about["shown"], **settings)
 
 
 def set_defaults(args: Any, features: Features = FEATURES) -> None:

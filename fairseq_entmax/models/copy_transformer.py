@@ -103,7 +103,7 @@ class CopyDecoder(EntmaxTransformerDecoder):
 
     def give_copy_scores(self) -> None:
         """From now on, also return the scores of the copy heads."""
-        self.copy_attention().scores_of = self.copy.heads
+        self.copy_attention().scores_of = self.copy.copy_heads
 
     def copy_attention(self) -> MultiheadAttention:
         """The cross-attention that the copy heads belong to."""
@@ -163,7 +163,7 @@ class CopyDecoder(EntmaxTransformerDecoder):
 
     def _parts(self, features: Tensor, of_heads: Tensor, source: Tensor) -> CopyParts:
         attention = self.copy_attention()
-        weights = of_heads[list(self.copy.heads)]
+        weights = of_heads[list(self.copy.copy_heads)]
         switch = self.copy_switch(features).squeeze(-1)
         parts = CopyParts(switch.to(weights.dtype), weights.mean(0), source)
         if not attention.scores_of:
@@ -293,15 +293,10 @@ def check_dictionaries(source: Any, target: Any, markers: int) -> None:
 
 def markers_of(dictionary: Any) -> int:
     """How many markers ``<unk-0>``, ``<unk-1>`` and so on a dictionary ends with."""
-    last = re.fullmatch(r"<unk-(\d{1,9})>", dictionary[len(dictionary) - 1])
-    if last is None:
-        return 0
-    number = int(last[1]) + 1
-    ends = (dictionary[len(dictionary) - number + marker] for marker in range(number))
-    is_whole = number <= len(dictionary) and all(
-        word == f"<unk-{marker}>" for marker, word in enumerate(ends)
-    )
-    return number if is_whole else 0
+    last = re.fullmatch(r"<unk-(\d{1,6})>", dictionary[len(dictionary) - 1])
+    number = int(last[1]) + 1 if last else 0
+    markers = [f"<unk-{marker}>" for marker in range(number)]
+    return number if dictionary.symbols[len(dictionary) - number :] == markers else 0
 
 
 def _opennmt(args: Any) -> None:

@@ -95,11 +95,3 @@ def _value(entry: Field[Any], args: Any) -> Any:
         return None if value is None else entry.metadata["check"](value)
     except ValueError as error:
         raise ValueError(f"{option_name(entry.name)}: {error}") from None
-
-
-def add_argument(parser: Any, entry: Field[Any]) -> None:
-    """Add an option to an argparse parser or group, as text; the architecture sets its default."""
-    about, is_flag = entry.metadata, entry.metadata["metavar"] is None
-    settings = {"action": "store_true"} if is_flag else {"metavar": about["metavar"]}
-    help = about["help"]() if callable(about["help"]) else about["help"]
-    parser.add_argument(option_name(entry.name), help=help + about["shown"], **settings)

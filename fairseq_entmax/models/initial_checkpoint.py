@@ -45,10 +45,10 @@ def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     same_layer = copying.layer, copying.layer - len(initial.options.heads[CROSS])
     if wanted.copy_layer not in (default.copy_layer, *same_layer):
         return {}  # in another layer, --copy-heads already numbers heads as the checkpoint does
-    options: dict[str, str] = copying.arguments(copying.heads)
-    if wanted.heads not in (default.heads, copying.heads):
+    options: dict[str, str] = copying.arguments(copying.copy_heads)
+    if wanted.copy_heads not in (default.copy_heads, copying.copy_heads):
         raise ValueError(
-            f"--copy-heads {','.join(map(str, wanted.heads))}: {initial.path} was pruned, and its copy heads "
+            f"--copy-heads {','.join(map(str, wanted.copy_heads))}: {initial.path} was pruned, and its copy heads "
             f"are now {options['copy_heads']}: leave --copy-heads out, or also give the numbers of heads "
             f"that 'fairseq-entmax prune {initial.path} --print-config' prints"
         )
@@ -79,9 +79,8 @@ def initial_checkpoint_of(args: Any) -> str | None:
     has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
     if has_counts or getattr(args, "save_dir", None) is None:
         return None
-    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
-    last = os.path.join(args.save_dir, restore)
-    for path in (last, getattr(args, "finetune_from_model", None), restore):
-        if path and os.path.isfile(path):
-            return str(path)
-    return None
+    restore, default = getattr(args, "restore_file", None), "checkpoint_last.pt"
+    paths = [os.path.join(args.save_dir, default), getattr(args, "finetune_from_model", None)]
+    if restore not in (None, default):  # fairseq then looks nowhere else
+        paths = [restore]
+    return next((str(path) for path in paths if path and os.path.isfile(path)), None)

@@ -13,7 +13,6 @@ from dataclasses import MISSING, fields
 from typing import Any
 from unittest import mock
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model, transformer_lm
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
@@ -22,7 +21,6 @@ from torch import nn
 
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.base import ModelWithHeads, register_counterparts
-from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder, wrap_layers
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
@@ -52,12 +50,6 @@ class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
     scriptable_class = ScriptableLanguageModel
     attentions = (DECODER_SELF,)
     decoder: Any
-
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        # Without defaults, which come from the architecture
-        gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
-        add_arguments(parser, cls.features)
 
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
@@ -113,8 +105,7 @@ def _with_stock_defaults(fill_in: Callable[[Any], None]) -> Callable[[Any], None
 
     def defaults(args: Any) -> None:
         # Some of fairseq's functions would take the None of an unset option for a value
-        settings = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
-        settings = vars(settings) if isinstance(settings, Namespace) else settings
+        settings = vars(args) if isinstance(args, Namespace) else OmegaConf.to_container(args)
         plain = Namespace(**{name: value for name, value in settings.items() if value is not None})
         fill_in(plain)
         filled = {name: value for name, value in vars(plain).items() if value is not None}

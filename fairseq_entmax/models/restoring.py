@@ -76,9 +76,8 @@ class Restoring(nn.Module):
                 f"has diverged; use an earlier checkpoint"
             )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
-        for name, module in self.named_modules():
-            if isinstance(module, Gate):
-                gated.discard(name.removesuffix(".gate"))
+        ours = (name for name, module in self.named_modules() if isinstance(module, Gate))
+        gated.difference_update(name.removesuffix(".gate") for name in ours)
         if gated:
             raise ValueError(
                 f"the checkpoint has head gates in {', '.join(sorted(gated))}, but the model "

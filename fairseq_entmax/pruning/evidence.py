@@ -40,7 +40,7 @@ class Choice(NamedTuple):
         scores = self._scores(model, list(gates))
         unknown = sorted(map(str, scores.keys() - gates))
         if (copy := model.options.copy) is not None:
-            scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.heads}
+            scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.copy_heads}
         removed: set[Head] = set()
         for name, number in (parse_targets(self.keep, "--keep") or {}).items():
             group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]

@@ -12,7 +12,11 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import PerHeadSpec
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.checkpoint_model import CheckpointModel
-from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
+from fairseq_entmax.models.features.attention_heads import (
+    MAPPING_OPTIONS,
+    heads_options,
+    mapping_options,
+)
 from fairseq_entmax.models.values import parse_mapping_option
 
 # By attention, the number of heads of each layer, bottom layer first
@@ -28,6 +32,10 @@ class RemainingHeads(NamedTuple):
     counts: HeadCounts
     mappings: Mappings  # like per_head_mappings(), for the remaining heads
     copy: dict[str, str]  # options for copying by the remaining heads
+
+    def options(self) -> dict[str, str]:
+        """The options of a model with these heads."""
+        return {**heads_options(self.counts), **mapping_options(self.mappings), **self.copy}
 
 
 def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> RemainingHeads:
@@ -71,13 +79,13 @@ def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str
     """Options for copying when only these heads remain in the layer of the copy heads."""
     copy = model.options.copy
     assert copy is not None
-    gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in remaining]
+    gone = [str(Head(CROSS, copy.layer, head)) for head in copy.copy_heads if head not in remaining]
     if gone:
         raise ValueError(
             f"{model.path} copies with {', '.join(gone)}, without which its copy distribution "
             f"would change or be missing: leave copy heads out of --heads, or --keep more"
         )
-    arguments: dict[str, str] = copy.arguments([remaining.index(head) for head in copy.heads])
+    arguments: dict[str, str] = copy.arguments([remaining.index(head) for head in copy.copy_heads])
     return arguments
 
 

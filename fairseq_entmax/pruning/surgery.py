@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,11 +25,10 @@ from fairseq_entmax.models.checkpoint_model import (
     model_of_state,
     read_model,
 )
-from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
 from fairseq_entmax.pruning.evidence import Choice
 from fairseq_entmax.pruning.remaining_heads import (
     HeadCounts,
-    Mappings,
+    RemainingHeads,
     check_budget,
     check_heads,
     head_counts,
@@ -53,9 +52,7 @@ class PruningReport:
     weight_bytes_before: int
     weight_bytes_after: int
     undecided: dict[Head, float]  # gates between 0 and 1, folded into the output projection
-    # Of each attention with per-head mappings, now or before pruning
-    mappings_after: Mappings = field(default_factory=dict)
-    copy_after: dict[str, str] = field(default_factory=dict)  # options for copying
+    options_after: dict[str, str]  # of the smaller model: its heads, per-head mappings and copying
 
 
 def prune_checkpoint(
@@ -136,11 +133,7 @@ def _prune(
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
-    options = {
-        **heads_options(result.counts),
-        **mapping_options(result.mappings),
-        **result.copy,
-    }
+    options = result.options()
     pruned = {
         **state,
         "model": weights,
@@ -160,17 +153,14 @@ def _prune(
         weight_bytes_before=before[1],
         weight_bytes_after=after[1],
         undecided=between,
-        mappings_after=result.mappings,
-        copy_after=result.copy,
+        options_after=options,
     )
     return pruned, report
 
 
-def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The numbers of heads in each layer of a checkpoint, without closed ones, and what
-    :class:`PruningReport` calls ``mappings_after`` and ``copy_after``."""
-    result = remaining_heads(read_model(path), ())
-    return result.counts, result.mappings, result.copy
+def checkpoint_layers(path: str) -> RemainingHeads:
+    """The heads in each layer of a checkpoint, without closed ones."""
+    return remaining_heads(read_model(path), ())
 
 
 def _norms_before(model: CheckpointModel, attention: CheckpointAttention) -> bool:

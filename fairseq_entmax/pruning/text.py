@@ -1,22 +1,9 @@
-"""Numbers of heads, and the report of a pruning, as text."""
+"""The report of a pruning, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from fairseq_entmax.models.config import as_arguments
-from fairseq_entmax.models.features.attention_heads import heads_options, mapping_options
-from fairseq_entmax.pruning.surgery import HeadCounts, Mappings, PruningReport
+from fairseq_entmax.pruning.surgery import PruningReport
 from fairseq_entmax.text_table import text_table
-
-
-def as_options(
-    counts: HeadCounts, mappings: Mappings | None = None, copy: Mapping[str, str] | None = None
-) -> str:
-    """Options of ``fairseq-train`` that build a model with these heads, quoted for a shell."""
-    return as_arguments(
-        {**heads_options(counts), **mapping_options(mappings or {}), **(copy or {})}
-    )
 
 
 def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:

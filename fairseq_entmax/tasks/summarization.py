@@ -2,7 +2,7 @@
 
 # No ``from __future__ import annotations``: fairseq reads the types of options at run time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.tasks import register_task
@@ -25,26 +25,22 @@ MOST_COVERAGE = 1e6
 MOST_LENPEN = 10.0
 
 
-def _option(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
-
-
 @dataclass
 class SummarizationConfig(TranslationConfig):
     """The options of fairseq's ``translation``, and those of the search."""
 
-    length_penalty: str = _option(
+    length_penalty: str = compat.option(
         AVERAGE,
         "how to compare hypotheses of different lengths: average (fairseq's: divide by length to the "
         "power of --lenpen), or wu (divide by ((5 + length) / 6) to the power of --lenpen, 0.9 for "
         "summaries)",
     )
-    coverage_penalty: float = _option(
+    coverage_penalty: float = compat.option(
         0.0,
         "beta: hypotheses lose beta nats for each unit of attention that a source word gets "
         "beyond 1 (5 for summaries; 0: none)",
     )
-    no_repeat_ngram_except: str = _option(
+    no_repeat_ngram_except: str = compat.option(
         "",
         "tokens, separated by commas or spaces, such as '. !'; an n-gram that contains one of them "
         "may repeat despite --no-repeat-ngram-size",

@@ -7,7 +7,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
-from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, copy_alphas
+from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, _values_of_copy_heads
 from tests.support import MARKERS, batch, build_model, marked_task, spread_scores, tiny_task
 from tests.training import make_trainer, train
 
@@ -176,7 +176,9 @@ def test_the_copy_loss_is_refused_for_mappings_without_one(mapping):
 
 def test_logged_alphas_are_those_of_the_copy_heads():
     model = model_of("sparsemax", copy_mapping="entmax:init=1.3", copy_heads="1,3")
-    torch.testing.assert_close(copy_alphas(model).float(), torch.tensor([1.3, 1.3]))
+    torch.testing.assert_close(
+        _values_of_copy_heads(model)["alpha"].float(), torch.tensor([1.3, 1.3])
+    )
 
 
 def test_a_model_that_does_not_copy_is_refused():

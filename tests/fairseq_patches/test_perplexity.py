@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from fairseq_entmax.fairseq_patches.perplexity import EVALUATION, evaluate_with_zeros
+from fairseq_entmax.fairseq_patches.perplexity import evaluate_with_zeros
 from tests.language_models import build_text_model, text_batch, text_task
 
 LENGTHS = (9, 9, 6, 12)
@@ -16,7 +16,7 @@ LENGTHS = (9, 9, 6, 12)
 
 @pytest.fixture(scope="module")
 def command():
-    return importlib.import_module(EVALUATION)
+    return importlib.import_module("fairseq_cli.eval_lm")
 
 
 @pytest.fixture

@@ -106,6 +106,14 @@ def test_a_failed_update_restores_the_weights():
     assert not trainer.get_model().decoder.weights_are_unread
 
 
+def test_a_hook_on_the_last_attention_is_seen_despite_layerdrop():
+    model = build_model(decoder_layerdrop=0.9).train()
+    model.decoder.layers[-1].encoder_attn.register_forward_hook(lambda *_: None)
+    state = torch.random.get_rng_state()
+    assert not any(unread_weights._can_do_without(model) for _ in range(9))
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
 def test_gradients_are_those_with_weights(monkeypatch):
     def gradients():
         trainer = make_trainer(build_model(), *LOSS, "--clip-norm=0")

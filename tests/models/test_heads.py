@@ -272,6 +272,16 @@ def test_resumed_training_takes_the_heads_of_its_last_checkpoint(tmp_path, monke
     assert heads_of_training(tmp_path, **ALL_HEADS) == ALL_HEADS
 
 
+def test_a_checkpoint_that_fairseq_does_not_load_changes_no_heads(tmp_path, monkeypatch):
+    save_model(tmp_path / "checkpoint_last.pt", **PRUNED)
+    save_model(tmp_path / "best.pt", **PRUNED)
+    monkeypatch.chdir(tmp_path)
+    new = tmp_path / "new"
+    assert heads_of_training(new, restore_file="checkpoint_last.pt") == ALL_HEADS
+    monkeypatch.chdir("/")
+    assert heads_of_training(tmp_path, restore_file="best.pt") == ALL_HEADS
+
+
 def test_an_unreadable_or_unpruned_initial_checkpoint_changes_no_heads(tmp_path):
     (tmp_path / "damaged.pt").write_bytes(b"no checkpoint")
     whole = save_model(tmp_path / "whole.pt")

@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 from fairseq_entmax.cli import main
 from fairseq_entmax.models import EntmaxCopyTransformerModel
 from fairseq_entmax.models.checkpoint_model import model_of_state
-from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.models.config import add_arguments, as_arguments
 from fairseq_entmax.pruning import parse_heads, prune_state
-from fairseq_entmax.pruning.text import as_options
 from tests.pruning.test_per_head import varied
 from tests.pruning.test_surgery import (
     ALL,
@@ -50,7 +49,7 @@ OPTIONS = [
 
 def built_from_printed(report, options):
     """A model built with the options that the report prints."""
-    printed = as_options(report.heads_after, report.mappings_after, report.copy_after)
+    printed = as_arguments(report.options_after)
     parser = ArgumentParser()
     add_arguments(parser, EntmaxCopyTransformerModel.features)
     parsed = vars(parser.parse_args(shlex.split(printed)))
@@ -71,11 +70,11 @@ def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
     layer = gated.attention_options.copy.layer
     values = dict(gated.head_gates()["cross"])[layer].at_evaluation().tolist()
     remaining = [head for head, value in enumerate(values) if value > 0]
-    heads = tuple(remaining.index(head) for head in gated.attention_options.copy.heads)
+    heads = tuple(remaining.index(head) for head in gated.attention_options.copy.copy_heads)
     new = built_from_printed(report, options)
     assert shapes(new.state_dict()) == shapes(pruned["model"])
     for found in (smaller.attention_options, new.attention_options):
-        assert (found.copy.layer, found.copy.heads) == (layer, heads)
+        assert (found.copy.layer, found.copy.copy_heads) == (layer, heads)
         assert found.specs == new.attention_options.specs
 
 
@@ -91,7 +90,7 @@ def test_gates_of_copy_heads_alone_stay_open_whatever_the_checkpoint_says():
     checkpoint = model_of_state(state, "some.pt")
     assert checkpoint.gates(checkpoint.attentions[-1]) == [1.0, 1.0, 0.0, 1.0]
     smaller = rebuilt(prune_state(state, "some.pt")[0])
-    assert smaller.attention_options.copy.heads == (0, 2)
+    assert smaller.attention_options.copy.copy_heads == (0, 2)
     torch.testing.assert_close(probabilities(smaller), probabilities(model), atol=1e-5, rtol=0)
 
 
@@ -151,14 +150,17 @@ def test_training_from_a_pruned_checkpoint_keeps_its_copy_heads(
     model = started(pruned_file, tmp_path, yaml=yaml, **options)
     expected = rebuilt(torch.load(pruned_file))
     assert model.attention_options.copy == expected.attention_options.copy
-    assert model.attention_options.copy.heads == (1, 2)
+    assert model.attention_options.copy.copy_heads == (1, 2)
     torch.testing.assert_close(logits(model), logits(expected), atol=0, rtol=0)
 
 
 def test_options_choose_the_heads_of_another_copy_layer(pruned_file, tmp_path):
     options = {"copy_layer": 1, "cross_attn_mapping": "(entmax|sparsemax*2),entmax"}
     model = started(pruned_file, tmp_path, copy_heads="2", **options)
-    assert (model.attention_options.copy.layer, model.attention_options.copy.heads) == (1, (2,))
+    assert (model.attention_options.copy.layer, model.attention_options.copy.copy_heads) == (
+        1,
+        (2,),
+    )
     with pytest.raises(ValueError, match=r"--copy-heads 3: layer 1 .* has heads 0 to 2"):
         started(pruned_file, tmp_path, copy_heads="3", **options)
     message = r"--copy-heads 2,3: \S+pruned.pt was pruned, and its copy heads are now 1,2: "
@@ -172,4 +174,7 @@ def test_a_pruned_model_can_be_trained_to_copy(tmp_path):
     torch.save(prune_state(state_of(varied()), "some.pt", gone)[0], path)
     model = started(path, tmp_path, copy_heads="1")
     assert model.attention_options.heads["cross"] == [4, 2]
-    assert (model.attention_options.copy.layer, model.attention_options.copy.heads) == (1, (1,))
+    assert (model.attention_options.copy.layer, model.attention_options.copy.copy_heads) == (
+        1,
+        (1,),
+    )

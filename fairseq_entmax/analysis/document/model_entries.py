@@ -43,7 +43,7 @@ def model_entry(
             }
         layers.append({"attention": attention, "layer": number, "mapping": mapping, **results})
         if copy is not None and (attention, number) == (CROSS, copy.layer):
-            layers[-1]["copy_heads"] = list(copy.heads)
+            layers[-1]["copy_heads"] = list(copy.copy_heads)
     entry = {
         "name": loaded.name,
         "checkpoint": loaded.path,

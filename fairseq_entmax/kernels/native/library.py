@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import logging
@@ -26,11 +27,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
@@ -102,17 +98,15 @@ def cache_folder() -> Path:
 def _is_private(folder: Path) -> bool:
     """Whether only this user can write to a folder: a library runs with its user's permissions."""
     status = folder.stat()
-    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not others_write)
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Admit one process at a time, if the system has locks."""
+    """Admit one process at a time, if the file system has locks."""
     with (folder / ".lock").open("w") as file:
-        if fcntl is not None:
-            with contextlib.suppress(OSError):  # some network file systems have none
-                fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # some network file systems have none
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -204,8 +198,7 @@ def _remember_fork() -> None:
         torch.set_num_threads(1)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_remember_fork)
+os.register_at_fork(after_in_child=_remember_fork)
 
 
 def threads_for(numbers: int, parts: int) -> int:

@@ -19,13 +19,8 @@ _OF_ROWS = struct.Struct("P2lP2li")
 
 
 def supports(scores: Tensor) -> bool:
-    """Whether the kernel takes such scores: float32 on a CPU."""
-    return (
-        scores.device.type == "cpu"
-        and scores.dtype == torch.float32
-        and scores.layout == torch.strided
-        and not scores.is_neg()
-    )
+    """Whether the kernel takes such scores: dense ones on a CPU."""
+    return scores.device.type == "cpu" and scores.layout == torch.strided and not scores.is_neg()
 
 
 def probabilities(

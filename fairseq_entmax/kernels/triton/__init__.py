@@ -23,8 +23,7 @@ def _missing(device: torch.device) -> str:
         )
     probe = torch.zeros(1, 1, device=device)
     try:
-        if rows.supports(probe):
-            rows.probabilities(probe, PLAIN, 0.5)
+        rows.probabilities(probe, PLAIN, 0.5)
     except Exception as error:
         # Triton can fail in many ways, such as no C compiler for its launcher or a GPU too old for
         # it. None of them may stop a training that can do without it

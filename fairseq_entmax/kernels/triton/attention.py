@@ -39,14 +39,13 @@ from fairseq_entmax.kernels.triton.attention_backward import (
 from fairseq_entmax.kernels.triton.attention_forward import forward_kernel
 from fairseq_entmax.kernels.triton.attention_support import units
 from fairseq_entmax.kernels.triton.math import kind_of
-from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
+from fairseq_entmax.kernels.triton.rows import INTERPRETED, on_device
 
 
 def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     """Whether :func:`attention` takes queries on this device, with this dtype and head size."""
     return (
         (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))
-        and dtype in DTYPES
         and 1 <= head_dim <= tiles.LARGEST_HEAD_DIM
         and (INTERPRETED or tiles.has_room(query.device, tiles.block_of(head_dim) * dtype.itemsize))
     )
@@ -120,16 +119,10 @@ def _backward(
                 )
     else:
         grads = [tensor.zero_() for tensor in grads]
-    return *grads, None if rows is None else _sum_to(rows, inputs.epsilon)
-
-
-def _sum_to(rows: Tensor, epsilon: float | Tensor) -> Tensor | None:
-    """Sum the gradients of rows, ``(batch, heads, queries)``, to the shape of epsilon."""
-    if not isinstance(epsilon, Tensor):
-        return None
-    of_heads = rows.sum((0, 2), dtype=torch.float64)
-    total = of_heads.sum() if epsilon.numel() == 1 else of_heads
-    return total.view(epsilon.shape).to(epsilon.dtype)
+    if rows is None or not isinstance(inputs.epsilon, Tensor):
+        return *grads, None
+    of_heads = rows.sum((0, 2), dtype=torch.float64).sum_to_size(inputs.epsilon.shape)
+    return *grads, of_heads.to(inputs.epsilon.dtype)
 
 
 def _sizes(query: Tensor, key: Tensor) -> tuple[int, int, int, int]:

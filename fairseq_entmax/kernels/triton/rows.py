@@ -26,8 +26,6 @@ NUMBERS_A_WARP = 512
 # Neighbouring threads read at least so many neighbouring keys: a sector of 32 bytes
 LEAST_LANES = 8
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
 
 class Tile(NamedTuple):
     """What a program holds at a time (see the kernels), and its warps of 32 threads."""
@@ -54,15 +52,13 @@ INTERPRETED = not isinstance(forward_kernel, triton.runtime.JITFunction)
 
 
 def supports(scores: Tensor) -> bool:
-    """Whether the kernels take such scores: float32, float16 or bfloat16 on a CUDA device.
+    """Whether the kernels take such scores: dense ones on a CUDA device.
 
     In Triton's interpreter they may also be on a CPU.
     """
     return (
-        (scores.is_cuda or (INTERPRETED and scores.device.type == "cpu"))
-        and scores.dtype in DTYPES
-        and scores.layout == torch.strided
-    )
+        scores.is_cuda or (INTERPRETED and scores.device.type == "cpu")
+    ) and scores.layout == torch.strided
 
 
 def probabilities(

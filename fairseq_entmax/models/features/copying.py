@@ -79,11 +79,6 @@ class Copying(Feature):
     )
     layer: int = field(init=False, default=-1)
 
-    @property
-    def heads(self) -> tuple[int, ...]:
-        """The copy heads."""
-        return self.copy_heads
-
     def fit(self, options: ModelOptions, args: Any) -> None:
         for name, reason in _REFUSED.items():
             if getattr(args, name, None):
@@ -98,16 +93,16 @@ class Copying(Feature):
                 f"from -1 to {-layers}"
             )
         number = options.heads[CROSS][layer]
-        if self.heads[-1] >= number:
+        if self.copy_heads[-1] >= number:
             there = f"heads 0 to {number - 1}" if number else "no heads, as they were pruned"
             raise ValueError(
-                f"--copy-heads {','.join(map(str, self.heads))}: layer {layer} of the cross attention "
+                f"--copy-heads {','.join(map(str, self.copy_heads))}: layer {layer} of the cross attention "
                 f"has {there}: name heads that it has, or another layer with --copy-layer"
             )
         if self.copy_mapping is not None:
             spec = options.specs[CROSS][layer]
             each = list(spec.heads) if isinstance(spec, PerHeadSpec) else [spec] * number
-            for head in self.heads:
+            for head in self.copy_heads:
                 each[head] = self.copy_mapping
             options.specs[CROSS][layer] = PerHeadSpec(tuple(each))
             options.features["attention"].check_per_head(CROSS, layer)
@@ -116,7 +111,7 @@ class Copying(Feature):
         model.decoder.copy = self
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
-        return self.heads if (attention, layer) == (CROSS, self.layer) else ()
+        return self.copy_heads if (attention, layer) == (CROSS, self.layer) else ()
 
     def arguments(self, heads: Sequence[int]) -> dict[str, str]:
         """Options for a model that copies in this way, by the heads with these numbers."""

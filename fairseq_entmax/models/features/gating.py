@@ -73,13 +73,8 @@ class Gates(Feature):
         "NUMBER",
     )
 
-    @property
-    def gated(self) -> tuple[str, ...]:
-        """The attentions that have gates."""
-        return self.head_gates or ()
-
     def fit(self, options: ModelOptions, args: Any) -> None:
-        for attention in self.gated:
+        for attention in self.head_gates or ():
             side = SIDES[attention]
             if attention not in options.heads:
                 raise ValueError(
@@ -107,7 +102,7 @@ class Gates(Feature):
                 )
             if side == "decoder" and getattr(args, "freeze_decoder", False):
                 raise ValueError(
-                    f"--head-gates {','.join(self.gated)}: --freeze-decoder stops the decoder from "
+                    f"--head-gates {attention}: --freeze-decoder stops the decoder from "
                     f"learning, so only encoder-self can have gates"
                 )
 
@@ -126,7 +121,7 @@ class Gates(Feature):
 
     def attach(self, model: Any, args: Any) -> None:
         for attention, layer, module in attention_modules(model):
-            if attention in self.gated and module.num_heads:
+            if attention in (self.head_gates or ()) and module.num_heads:
                 module.gate = self.build(model.attention_options, attention, layer)
         model.pruning_state = PruningState() if model.head_gates() else None
 

@@ -1,16 +1,9 @@
 """A teacher: a trained model whose probabilities the model learns, besides its targets."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from fairseq_entmax.mappings.functional import number_in
 from fairseq_entmax.models.feature import Feature, option
-
-
-def check_weight(value: Any) -> float:
-    """Return a number from 0 to 1, or raise ValueError."""
-    if not 0 <= float(value) <= 1:
-        raise ValueError(f"the weight must be from 0 to 1, not {value!r}")
-    return float(value)
 
 
 @dataclass
@@ -30,6 +23,6 @@ class Teaching(Feature):
         0.5,
         "w: the loss is 1 - w times the criterion's plus w times the divergence from the teacher, "
         "from 0 to 1",
-        check_weight,
+        lambda value: number_in(value, "the weight", lambda w: 0 <= w <= 1, "from 0 to 1"),
         "NUMBER",
     )

@@ -194,7 +194,7 @@ def test_all_open_heads_are_removed_by_default_and_closed_heads_do_not_matter(
     assert "18/18 without " in printed.err
     gated("--heads=encoder-self:1.0")
     found = document(tmp_path / "out")
-    counts = pruning.checkpoint_layers(str(source / "gated.pt"))[0]
+    counts = pruning.checkpoint_layers(str(source / "gated.pt")).counts
     assert counts["encoder-self"] == [3, 0]
     assert len(found["removals"]) == sum(map(sum, counts.values())) + 1 == 18
     (closed,) = [one for one in found["removals"] if one["heads"] == ["encoder-self:1.0"]]
