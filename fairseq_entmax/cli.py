@@ -43,8 +43,8 @@ MODULES = {
         "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with confidence intervals",
     ),
 }
-# The status that a shell reports for a command that SIGPIPE ended
-PIPE_CLOSED = 141
+# The statuses that a shell reports for a command that SIGPIPE or SIGINT ended
+PIPE_CLOSED, INTERRUPTED = 141, 130
 USER_DIR = "a folder of Python that registers more mappings or models, as in fairseq's commands"
 
 
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status.
 
     It is 0, or 1 after an error, which is printed in one sentence, or 141 if the reader of the
-    output, such as head, has ended. Wrong usage exits with status 2, as argparse does.
+    output, such as head, has ended, or 130 after Ctrl-C. Wrong usage exits with status 2, as
+    argparse does.
 
     Args:
         arguments: the words after the command's name; None takes them from the shell.
@@ -64,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(words)
         finally:
             sys.stdout.flush()  # here, where a closed pipe is still handled
+    except KeyboardInterrupt:
+        print("fairseq-entmax: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         # Otherwise Python's last flush, at exit, would report the same error again
         with suppress(OSError, ValueError):

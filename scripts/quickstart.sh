@@ -73,72 +73,16 @@ device=$(choose_device "$device")
 # Larger batches and fewer epochs than the recipe: as good in two thirds of the time
 export BATCH_TOKENS=${BATCH_TOKENS:-1250}
 
-train_and_evaluate() {
-    local common=(--output "$output" --epochs "$epochs" "--$device") sharing=()
-    if [[ $device == cpu && $(getconf _NPROCESSORS_ONLN) -gt 1 ]]; then sharing=(--processes 2); fi
-    "$recipe/train.sh" "${common[@]}" ${sharing[@]+"${sharing[@]}"} "$1" --lr 0.005
-    "$recipe/evaluate.sh" "${common[@]}" "$1"
-}
-
-compare_table() {
-    local one run bleu chrf
-    printf 'mapping\tepochs\tBLEU\tchrF\n'
-    for one in "$@"; do
-        run=$output/runs/$(run_name "$one" "$epochs" epochs)
-        bleu=$(score_of BLEU "$run/scores.txt") || return
-        chrf=$(score_of chrF2 "$run/scores.txt") || return
-        printf '%s\t%s\t%s\t%s\n' "$one" "$epochs" "$bleu" "$chrf"
-    done
-}
-
-# report_of DIR MAPPING...: makes DIR/analysis.json of the test verses, and DIR/report.html
-report_of() {
-    local dir=$1 one step names=() checkpoints=() on_device=()
-    shift
-    for one in "$@"; do
-        names+=("$(mapping_name "$one")")
-        checkpoints+=("$output/runs/$(run_name "$one" "$epochs" epochs)/checkpoints/checkpoint_best.pt")
-    done
-    if [[ $device == cpu ]]; then on_device=(--cpu); fi
-    step=$(fingerprint report "${names[@]}" "$(files_fingerprint "${checkpoints[@]}" "$output"/data-bin/test.*)")
-    if is_done "$dir/.report.done" "$step" "$dir/analysis.json" "$dir/report.html"; then
-        say "report of ${names[*]}: already done"
-        return
-    fi
-    say "report of ${names[*]}: what every head does on the test verses (a minute or two on a CPU)"
-    rm -f "$dir/.report.done"
-    fairseq-entmax analyze "$output/data-bin" --source-lang es --target-lang en --gen-subset test \
-        --path "$(joined : "${checkpoints[@]}")" --names "$(joined , "${names[@]}")" \
-        --output "$dir" --overwrite --max-tokens 4000 --num-workers 0 "${on_device[@]}"
-    fairseq-entmax report "$dir/analysis.json" --output "$dir/report.html" --overwrite
-    mark_done "$dir/.report.done" "$step"
-}
-
-data_stamp=$output/data-bin/.done
-data_before=$(cat "$data_stamp" 2>/dev/null || true)
 "$recipe/prepare.sh" --output "$output"
-# Remove a table that an earlier call made from other data.
-if [[ $(<"$data_stamp") != "$data_before" ]]; then rm -f "$output/compare.tsv"; fi
-
-if $compare; then
-    mappings=(softmax entmax15 entmax)
-    rm -f "$output/compare.tsv"
-    for one in "${mappings[@]}"; do train_and_evaluate "$one"; done
-    write_atomically "$output/compare.tsv" compare_table "${mappings[@]}"
-    say "comparison ($output/compare.tsv)"
-    awk -F '\t' '{ printf "%-12s %6s %7s %7s\n", $1, $2, $3, $4 }' "$output/compare.tsv"
-else
-    train_and_evaluate "$mapping"
-fi
-
-run=$output/runs/$(run_name "$mapping" "$epochs" epochs)
-if $compare; then
-    report=$output/compare
-    report_of "$report" "${mappings[@]}"
-else
-    report=$run/report
-    report_of "$report" "$mapping"
-fi
-say "alpha of each head ($run/alpha.txt)"
-cat "$run/alpha.txt"
-say "report, to open in a browser: $report/report.html"
+mappings=("$mapping") common=(--output "$output" --epochs "$epochs" "--$device") sharing=() named=()
+if $compare; then mappings=(softmax entmax15 entmax); fi
+if [[ $device == cpu && $(getconf _NPROCESSORS_ONLN) -gt 1 ]]; then sharing=(--processes 2); fi
+for one in "${mappings[@]}"; do
+    "$recipe/train.sh" "${common[@]}" "${sharing[@]}" "$one" --lr 0.005
+    "$recipe/evaluate.sh" "${common[@]}" "$one"
+    named+=(--mapping "$one")
+done
+"$recipe/report.sh" "${common[@]}" "${named[@]}"
+alpha=$output/runs/$(run_name "$mapping" "$epochs" epochs)/alpha.txt
+say "alpha of each head ($alpha)"
+cat "$alpha"

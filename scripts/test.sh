@@ -60,7 +60,7 @@ if $quick; then
     done
 fi
 check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 \
-    ${chosen[@]+"${chosen[@]}"} "$@"
+    "${chosen[@]}" "$@"
 
 if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
 if $quick; then say "every quick check passed; run without --quick for all checks"; else say "every check passed"; fi

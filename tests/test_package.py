@@ -134,6 +134,15 @@ def test_a_closed_output_pipe_is_no_error():
     assert done.returncode in (0, 141)
 
 
+def test_ctrl_c_ends_a_command_in_one_line(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "resolve", interrupt)
+    assert main(["user-dir"]) == 130
+    assert capsys.readouterr().err == "fairseq-entmax: interrupted\n"
+
+
 def test_a_wheel_contains_every_module_and_works_in_any_folder(tmp_path):
     source = tmp_path / "source"  # without leftovers of earlier builds
     leave_out = shutil.ignore_patterns("__pycache__")

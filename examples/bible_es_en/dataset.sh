@@ -9,3 +9,4 @@ source "$ROOT/examples/bible_es_en/corpus.sh"
 LENGTH=6
 EPOCH_UPDATES=1817
 source "$ROOT/examples/lib/small_translation.sh"
+MODELS=(softmax entmax15 entmax)

@@ -90,7 +90,7 @@ write_table() {
         compared=()
         if [[ $run != "${RUNS[0]}" ]]; then compared=(--compare "$run/test.hyp"); fi
         write_atomically "$run/rouge.json" fairseq-entmax rouge "${RUNS[0]}/test.hyp" --text --json \
-            ${compared[@]+"${compared[@]}"} "${ROUGE[@]}" || return
+            "${compared[@]}" "${ROUGE[@]}" || return
         files+=("$run/rouge.json")
     done
     python3 "$TOOLS/rouge_table.py" "${files[@]}" --names "${CHOSEN[@]}"

@@ -48,7 +48,7 @@ on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()
 if [[ $device == cpu ]]; then on_device+=(--cpu); fi
 if [[ $size == large ]]; then
     prune_schedules
-    larger=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
+    larger=("${PRUNE_MODEL[@]}")
 fi
 baseline=$model-$size-seed$SEED
 is_recorded() { [[ -f $record/$1.json.xz ]]; }
@@ -62,11 +62,11 @@ record_run() {
     if [[ -f $output/test.conllu ]]; then parses=(--conllu "$output/test.conllu"); fi
     evaluate_run "$1" "$mapping"
     fairseq-entmax analyze "${data[@]}" --names "$1" --output "$folder/analysis" --overwrite --sentences '' \
-        "${on_device[@]}" ${parses[@]+"${parses[@]}"} ${analysis[@]+"${analysis[@]}"}
+        "${on_device[@]}" "${parses[@]}" "${analysis[@]}"
     if [[ $2 == trained ]] && one_of "$model" "${ablated[@]}"; then
         if [[ $size == small ]]; then scores=loss,bleu; fi
         fairseq-entmax ablate "${data[@]}" --output "$folder/ablation" --scores "$scores" "${ablation[@]}" \
-            "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} "${on_device[@]}"
+            "${GENERATION[@]}" "${REMOVE_BPE[@]}" "${on_device[@]}"
     fi
     python3 "$TOOLS/claims_record.py" run "$record" --output "$output" --corpus "$(basename "$RECIPE")" --run "$1" \
         --model "$model" --size "$size" --seed "$SEED" --role "$2" "${@:3}"
@@ -96,8 +96,8 @@ make_model() {
     fi
     for run in "${runs[@]}"; do is_recorded "$run" || missing=1; done
     if ((!missing)); then return; fi
-    train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
-        "${options[@]}" ${from_scratch[@]+"${from_scratch[@]}"}
+    train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" "${larger[@]}" \
+        "${options[@]}" "${from_scratch[@]}"
     is_recorded "$baseline" || record_run "$baseline" trained
     if ((${#runs[@]} == 1)); then return; fi
     if ! is_recorded "$baseline-continued"; then
@@ -117,7 +117,7 @@ parse() {
 measure_speed() {
     [[ -f $record/speed.json ]] || PYTHONPATH=$ROOT/scripts/benchmarks${PYTHONPATH:+:$PYTHONPATH} \
         python3 "$TOOLS/claims_speed.py" "$record/speed.json" \
-        --output "$output" --device "$device" --seed "$SEED" ${speed[@]+"${speed[@]}"}
+        --output "$output" --device "$device" --seed "$SEED" "${speed[@]}"
 }
 
 require_data "$output"

@@ -25,7 +25,7 @@ binary_files() { BINARY=("$OUTPUT"/data-bin/{input?,label}/{dict.txt,*.bin,*.idx
 accuracy_of() {
     local text=$OUTPUT/text/test groups=()
     if [[ -f $text.group ]]; then groups=(--groups "$text.group"); fi
-    python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" ${groups[@]+"${groups[@]}"}
+    python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" "${groups[@]}"
 }
 
 # The best checkpoint has the highest accuracy on the validation set

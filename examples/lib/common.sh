@@ -215,16 +215,6 @@ set_aside() {
     say "$2: the earlier run is kept as $1.replaced-$n"
 }
 
-# --- scores ------------------------------------------------------------------
-
-# score_of METRIC FILE: the score in a file with sacrebleu's output.
-score_of() {
-    local found
-    found=$(sed -n "s/^ *$1|[^=]*= \([^ ]*\).*/\1/p" "$2" | head -n 1)
-    [[ -n $found ]] || die "no $1 in $2: remove that file and run again"
-    printf '%s\n' "$found"
-}
-
 # has_option NAME: whether the user gave this option of fairseq-train
 has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
 

@@ -10,11 +10,8 @@ begin_evaluation fairseq-entmax
 
 # fairseq logs to standard error whatever it loads
 classify() {
-    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" \
-        --device "$device" 2>"$RUN/classify.log" || {
-        tail -n 30 "$RUN/classify.log" >&2
-        die "the test set could not be classified: the last messages are above, all of them are in $RUN/classify.log"
-    }
+    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" --device "$device" 2>"$RUN/classify.log" ||
+        failed "$RUN/classify.log" "$?" predictions.py
 }
 
 data=$(files_fingerprint "$OUTPUT"/data-bin/{"${INPUTS[0]}",label}/{dict.txt,test.bin} "$TOOLS/predictions.py")

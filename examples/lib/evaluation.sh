@@ -49,7 +49,7 @@ generate() {
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
     run_with_progress "$RUN/generate.log" batches 1 fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
         --task "$2" --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset "$1" \
-        --path "$checkpoint" "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} \
+        --path "$checkpoint" "${GENERATION[@]}" "${REMOVE_BPE[@]}" \
         --max-tokens "$3" --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
         --log-format simple --log-interval 1 --results-path "$RUN/generate.tmp"
 }

@@ -110,7 +110,7 @@ make_text() {
     fi
     rows=$(awk -F '\t' -v of=" ${ARCHIVES[*]-} " 'index(of, " " $1 " ") { print $1, $2, $3 }' "$corpora")
     step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
-        ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
+        "${SPLITS_FROM[@]}" "${trial[@]}")
     build text text "training, validation and test $units" split_text "$@"
     for split in train valid "${TEST_SETS[@]}"; do
         say "$split: $(wc -l <"$output/text/$split.$1") $units"
@@ -120,7 +120,7 @@ make_text() {
 # split_text SIDE...: fills text.tmp/, with a file for each split and side
 split_text() {
     local archive split side
-    for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
+    for archive in "${ARCHIVES[@]}"; do
         say "archive: $archive"
         have "$archive"
     done
@@ -151,7 +151,7 @@ cut_words() {
     local how=(${SPEECH:+--speech "$SPEECH"})
     if [[ $LOWER == 1 ]]; then how+=(--lower); fi
     how+=(${KEEP[@]+--keep "${KEEP[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
-    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" ${how[@]+"${how[@]}"})
+    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" "${how[@]}")
     build tok words "split by the tokeniser" cut_splits "$@"
 }
 
@@ -162,7 +162,7 @@ cut_splits() {
         limit=()
         if [[ $split == train && -n $MAX_WORDS ]]; then limit=(--max-words "$MAX_WORDS"); fi
         python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" "$@" \
-            --workers "$workers" ${limit[@]+"${limit[@]}"} ${how[@]+"${how[@]}"}
+            --workers "$workers" "${limit[@]}" "${how[@]}"
         if ((${#limit[@]} == 0)); then require_as_many "$output/text/$split.$1" "$output/tok.tmp/$split.$1"; fi
     done
 }

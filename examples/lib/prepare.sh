@@ -63,7 +63,7 @@ bpe) learn=learn_merges cut=cut_by_merges step_tool='' ;;
 words) learn=learn_words cut=true step_tool=$MARKERS ;;
 *) step_tool='' ;;
 esac
-step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${KEEP[@]+"${KEEP[@]}"})
+step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" "${KEEP[@]}")
 cut_pieces() {
     local split language
     "$learn" || die "the subword model could not be learned, for the reason above"
@@ -89,9 +89,9 @@ if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
 # For one text fairseq-preprocess takes whole file names, for two their common prefix
 if ((${#SIDES[@]} == 1)); then joined=(--only-source) end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
-step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
+step=$(fingerprint data-bin "$step" "${joined[@]}" "${TEST_SETS[@]:1}")
 binarise() {
-    preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
+    preprocess "${languages[@]}" "${joined[@]}" "${known[@]}" \
         --trainpref "$output/$PIECES/train$end" --validpref "$output/$PIECES/valid$end" --testpref "${tests#,}" \
         --destdir "$output/data-bin.tmp"
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"

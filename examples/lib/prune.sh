@@ -123,22 +123,22 @@ baseline_of() {
 prune_and_compare() {
     local mapping=$1 baseline i found run updates phases teacher=()
     baseline=$(baseline_of "$mapping")
-    train_run "$baseline" "$LENGTH_UNIT" "$LENGTH" "$mapping" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        ${from_scratch[@]+"${from_scratch[@]}"} ${further[@]+"${further[@]}"}
+    train_run "$baseline" "$LENGTH_UNIT" "$LENGTH" "$mapping" "${PRUNE_MODEL[@]}" \
+        "${from_scratch[@]}" "${further[@]}"
     evaluate_run "$baseline" "$mapping"
 
     for i in "${!budget_names[@]}"; do
         found=$(run_of "$mapping" "${budget_names[i]}") run=$found$taught
-        find_heads "$found-search" "$baseline" "${budget_texts[i]}" "$mapping" ${further[@]+"${further[@]}"}
+        find_heads "$found-search" "$baseline" "${budget_texts[i]}" "$mapping" "${further[@]}"
         if [[ -n $taught ]]; then teacher=(--teacher "$(best_of "$baseline")"); fi
-        recover "$run-pruned" "$found-search" "$mapping" ${teacher[@]+"${teacher[@]}"} ${further[@]+"${further[@]}"}
+        recover "$run-pruned" "$found-search" "$mapping" "${teacher[@]}" "${further[@]}"
         evaluate_run "$run-pruned" "$mapping"
     done
 
     [[ $PRUNE_COMPARE == yes ]] || return 0
     # The effect of as many updates without pruning
     run=$(run_of "$mapping" continued)
-    continue_run "$run" "$baseline" "$mapping" ${further[@]+"${further[@]}"}
+    continue_run "$run" "$baseline" "$mapping" "${further[@]}"
     evaluate_run "$run" "$mapping"
 
     for i in "${!budget_names[@]}"; do
@@ -146,7 +146,7 @@ prune_and_compare() {
         phases=("$run-pruned")
         if [[ $PROTOCOL != loss ]]; then phases+=("$found-search"); fi
         updates=$(updates_of "$baseline" "${phases[@]}")
-        train_from_scratch "$found-scratch" "$run-pruned" "$updates" "$mapping" ${further[@]+"${further[@]}"}
+        train_from_scratch "$found-scratch" "$run-pruned" "$updates" "$mapping" "${further[@]}"
         evaluate_run "$found-scratch" "$mapping"
     done
 }

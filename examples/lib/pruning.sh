@@ -10,7 +10,6 @@
 # fairseq-train for these phases, and from_scratch, for models that are trained from scratch.
 
 PROTOCOL=${PROTOCOL:-gates}
-SHARING=(${SHARING[@]+"${SHARING[@]}"})
 declare -F prune_criterion >/dev/null ||
     prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 
@@ -31,7 +30,7 @@ train_run() {
     local run=$1 unit=$2 length=$3 mapping=$4
     shift 4
     "$RECIPE/train.sh" --output "$output" "--$unit" "$length" --name "$run" "--$device" \
-        ${SHARING[@]+"${SHARING[@]}"} "$mapping" "$@"
+        "${SHARING[@]}" "$mapping" "$@"
 }
 
 evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
@@ -62,9 +61,9 @@ search() {
     gates_of "$3"
     prune_schedules
     searching+=(--finetune-from-model "$(best_of "$2")")
-    if [[ $PROTOCOL == regularised ]]; then searching=(${from_scratch[@]+"${from_scratch[@]}"}); fi
-    train_run "$1" updates "$SEARCH_UPDATES" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        ${searching[@]+"${searching[@]}"} --criterion "$(prune_criterion "$4")" "${GATES[@]}" "${@:5}"
+    if [[ $PROTOCOL == regularised ]]; then searching=("${from_scratch[@]}"); fi
+    train_run "$1" updates "$SEARCH_UPDATES" "$4" "${PRUNE_MODEL[@]}" \
+        "${searching[@]}" --criterion "$(prune_criterion "$4")" "${GATES[@]}" "${@:5}"
 }
 
 pruned_of() { printf '%s\n' "$output/runs/$1/pruned.pt"; }
@@ -83,7 +82,7 @@ find_heads() {
     once "the loss of $2 without each head" "$folder/.removals.done" "$step" "$folder/removals/ablation.json" -- \
         write_atomically "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
         ${BLOCK_TOKENS:+--tokens-per-sample "$BLOCK_TOKENS"} --gen-subset valid --path "$(best_of "$2")" \
-        --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
+        --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 "${on_device[@]}"
     gates_of "$3"
     [[ " ${GATES[*]}" =~ " --target-heads "([^ ]+) ]]
     mkdir -p "$output/runs/$1"
@@ -116,7 +115,7 @@ recover() {
     if [[ $PROTOCOL == loss ]]; then RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)); fi
     heads_of "$(pruned_of "$2")"
     prune_schedules
-    train_run "$1" updates "$RECOVERY_UPDATES" "$3" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${HEADS[@]}" "${recovering[@]}" \
+    train_run "$1" updates "$RECOVERY_UPDATES" "$3" "${PRUNE_MODEL[@]}" "${HEADS[@]}" "${recovering[@]}" \
         --finetune-from-model "$(pruned_of "$2")" "${@:4}"
 }
 
@@ -125,7 +124,7 @@ recover() {
 continue_run() {
     local RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)) from_scratch searching recovering
     prune_schedules
-    train_run "$1" updates "$RECOVERY_UPDATES" "$3" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${recovering[@]}" \
+    train_run "$1" updates "$RECOVERY_UPDATES" "$3" "${PRUNE_MODEL[@]}" "${recovering[@]}" \
         --finetune-from-model "$(best_of "$2")" "${@:4}"
 }
 
@@ -134,8 +133,8 @@ train_from_scratch() {
     local HEADS from_scratch searching recovering
     heads_of "$(best_of "$2")"
     prune_schedules
-    train_run "$1" updates "$3" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${HEADS[@]}" \
-        ${from_scratch[@]+"${from_scratch[@]}"} "${@:5}"
+    train_run "$1" updates "$3" "$4" "${PRUNE_MODEL[@]}" "${HEADS[@]}" \
+        "${from_scratch[@]}" "${@:5}"
 }
 
 # updates_of RUN...: the total number of updates of these runs, from their logs

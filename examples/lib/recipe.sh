@@ -51,7 +51,7 @@ source "$ROOT/examples/lib/common.sh"
 # The default of --output. bible_es_en has another one, which it shares with the quickstart.
 DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
-((BASH_VERSINFO[0] >= 4)) || die "bash $BASH_VERSION is too old: install bash 4 or later"
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || die "bash $BASH_VERSION is too old: install bash 4.4 or later"
 
 ARCHIVES=()
 SPLITS_FROM=()
@@ -107,4 +107,4 @@ derive() {
 }
 derive
 read -r -a trial <<<"${GENERATION_OPTIONS-}"
-GENERATION+=(${trial[@]+"${trial[@]}"})
+GENERATION+=("${trial[@]}")

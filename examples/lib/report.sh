@@ -92,7 +92,7 @@ analyse() {
     if [[ $device == cpu ]]; then on_device=(--cpu); fi
     fairseq-entmax analyze "$OUTPUT/data-bin" "${ANALYSIS[@]}" --gen-subset test \
         --path "$(joined : "${checkpoints[@]}")" --names "$(joined , "${names[@]}")" \
-        --output "$OUTPUT/compare" --overwrite --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
+        --output "$OUTPUT/compare" --overwrite --max-tokens 4000 --num-workers 0 "${on_device[@]}"
     fairseq-entmax report "$OUTPUT/compare/analysis.json" --output "$OUTPUT/compare/report.html" --overwrite
 }
 

@@ -35,7 +35,7 @@ TEXT
 parse_run_options "$@"
 # The content of a model to start from is part of the settings
 start_model='' before=''
-for option in ${REST[@]+"${REST[@]}"}; do
+for option in "${REST[@]}"; do
     case $option in
     --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens | --max-tokens=* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
         usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
@@ -97,7 +97,7 @@ binary_files
 data=$(files_fingerprint "${BINARY[@]}")
 settings=$(
     printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
-    printf ' %q' "${options[@]}" ${REST[@]+"${REST[@]}"}
+    printf ' %q' "${options[@]}" "${REST[@]}"
     [[ -z $start_model ]] || printf '\nstarts from: %s' "$(sha256_of "$start_model")"
 )
 checkpoints=$RUN/checkpoints
@@ -188,7 +188,7 @@ user_dir=$(fairseq-entmax user-dir)
 run_with_progress "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
     "${TASK[@]}" \
     --num-workers 0 --log-format simple --log-interval "$log_interval" \
-    "${options[@]}" ${REST[@]+"${REST[@]}"} \
+    "${options[@]}" "${REST[@]}" \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" "${on_device[@]}" \
     --save-dir "$checkpoints" --no-epoch-checkpoints
 if ((NODE_RANK > 0)); then exit 0; fi

@@ -56,7 +56,7 @@ prepare_option() {
     TEXT+=("$1" "$3")
 }
 
-splits() { python3 "$TOOLS/corpus_splits.py" "$1" --languages "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"}; }
+splits() { python3 "$TOOLS/corpus_splits.py" "$1" --languages "$SOURCE" "$TARGET" "${TEXT[@]}"; }
 
 settle_dataset() {
     local found=("$1"/data-bin/train.*-*.*.idx) pair sum
@@ -64,7 +64,7 @@ settle_dataset() {
         [[ $SOURCE != "$TARGET" ]] ||
             usage_error "option --target-lang got '$TARGET', the same as --source-lang: give two names"
         sum=$(splits -) || exit
-        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/corpus_splits.py")" "$SOURCE" "$TARGET" ${TEXT[@]+"${TEXT[@]}"})
+        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/corpus_splits.py")" "$SOURCE" "$TARGET" "${TEXT[@]}")
     elif [[ -f ${found[0]} ]]; then
         pair=$(basename "${found[0]}") pair=${pair#train.} pair=${pair%%.*}
         SOURCE=${pair%-*} TARGET=${pair#*-}
@@ -84,7 +84,7 @@ medium) dropout=0.3 ;;
 base) ffn=2048 heads=8 rate=0.0007 BATCH_TOKENS=25000 ;;
 *) usage_error "SIZE is '$SIZE': give small, medium or base" ;;
 esac
-MODEL=(--share-all-embeddings --dropout "$dropout" ${options[@]+"${options[@]}"})
+MODEL=(--share-all-embeddings --dropout "$dropout" "${options[@]}")
 for side in encoder decoder; do
     MODEL+=("--$side-layers" "$layers" "--$side-embed-dim" "$width" "--$side-ffn-embed-dim" "$ffn"
         "--$side-attention-heads" "$heads")

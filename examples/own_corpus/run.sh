@@ -54,7 +54,7 @@ require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairs
 hold_lock "$output"
 
 "$recipe/prepare.sh" --output "$output" "${text[@]}"
-where=(--output "$output" ${length[@]+"${length[@]}"} ${device[@]+"${device[@]}"})
+where=(--output "$output" "${length[@]}" "${device[@]}")
 named=()
 for one in "${CHOSEN[@]}"; do
     "$recipe/train.sh" "${where[@]}" "$one" "$@"

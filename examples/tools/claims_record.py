@@ -22,10 +22,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from messages import UsageError, one_sentence, write_atomically
+from messages import UsageError, one_sentence
 from sacrebleu.metrics import BLEU, CHRF
 from training_logs import Course, read_course, read_search
 from translations import lines_of
+
+from fairseq_entmax.files import write_together
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST, LAST = "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"
@@ -160,12 +162,12 @@ def main(arguments: list[str] | None = None) -> None:
             if before.get("quick", options["quick"]) != options["quick"]:
                 raise UsageError(f"{record} would mix trial and full runs: choose another --output")
             text = json.dumps(about(before, options["corpora"].split(","), options["quick"]))
-            write_atomically(path, f"{text}\n".encode())
+            write_together({path: f"{text}\n".encode()})
             return
         output, search = options.pop("output"), options.pop("search")
         content = json.dumps(document(options, output, search), sort_keys=True, ensure_ascii=False)
         packed = lzma.compress(content.encode(), preset=9)
-        write_atomically(record / f"{options['run']}.json.xz", packed)
+        write_together({record / f"{options['run']}.json.xz": packed})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from messages import one_sentence, write_atomically
+from messages import one_sentence
+
+from fairseq_entmax.files import write_together
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST = "checkpoints/checkpoint_best.pt"
@@ -113,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
         models = measure(argparse.Namespace(**{**vars(options), **how}))
         if models:
             text = json.dumps({"device": device, "models": models}, indent=1)
-            write_atomically(options.json, f"{text}\n".encode())
+            write_together({options.json: f"{text}\n".encode()})
 
 
 if __name__ == "__main__":

@@ -41,12 +41,6 @@ def one_sentence() -> Iterator[None]:
         sys.exit(status)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_bytes(data)
-    os.replace(unfinished, path)
-
-
 @contextmanager
 def text_files(prefix: Path | str, ends: Sequence[str], mode: str = "w") -> Iterator[list[IO[str]]]:
     """Open the files PREFIX.end as UTF-8, with "\\n" as the only line end."""

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batches import sizes
-from messages import one_sentence, write_atomically
+from messages import one_sentence
 from translations import lines_of
 
+from fairseq_entmax.files import write_together
 from fairseq_entmax.text_table import text_table
 
 # A line of the log: the number of a block, then its subwords, separated by tabs
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
             perplexities = (own["word_perplexity"], own["subword_perplexity"])
             counts = (own[what] for what in ("words", "lines", "subwords", "unknown"))
             rows.append([name, *(f"{one:.2f}" for one in perplexities), *map(str, counts)])
-        write_atomically(options.json, f"{json.dumps(measured, indent=2)}\n".encode())
+        write_together({options.json: f"{json.dumps(measured, indent=2)}\n".encode()})
         print(text_table(rows))
 
 

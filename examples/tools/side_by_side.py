@@ -25,7 +25,7 @@ COLUMNS = ("model", "BLEU", "change", "p", "chrF2")
 def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[float | None]:
     """For each model, how probable so large a difference from the first one is by chance.
 
-    None for the first, and for one with the same translations.
+    None for the first, and for one with the same score.
     """
     if len(hypotheses) < 2:
         return [None]
@@ -34,10 +34,7 @@ def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[flo
     bleu: dict = {"BLEU": BLEU(references=[references])}
     test = PairedTest(named, bleu, None, test_type="bs", n_samples=SAMPLES, n_jobs=1)
     results: list = test()[1]["BLEU"]
-    return [
-        None if text == hypotheses[0] else result.p_value
-        for text, result in zip(hypotheses, results, strict=True)
-    ]
+    return [None if one.score == results[0].score else one.p_value for one in results]
 
 
 def table(runs: Sequence[Path], names: Sequence[str]) -> list[list[str]]:

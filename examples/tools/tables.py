@@ -5,16 +5,16 @@ tables.py scores.tsv
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
+
+from translations import lines_of
 
 from fairseq_entmax.text_table import text_table
 
 
 def shown(path: Path) -> str:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t"))
+    rows = [line.split("\t") for line in lines_of(path)]
     columns = enumerate(zip(*rows[1:], strict=True))
     text_columns = [place for place, cells in columns if not any(x[:1].isdigit() for x in cells)]
     return text_table(rows, [0, *text_columns])

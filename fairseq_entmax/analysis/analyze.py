@@ -83,16 +83,10 @@ class Recorded(NamedTuple):
     chosen: dict[str, Any]
 
 
-def analyse(
-    args: Namespace,
-    wanted: Sequence[str],
-    task: Any = None,
-    models: Sequence[LoadedModel] | None = None,
-) -> dict[str, Any]:
-    """Load what the options name unless it is passed in, analyse it, and return the document."""
-    task = loading.setup_task(args) if task is None else task
-    if models is None:
-        models = load_models(args, task, None if args.names is None else args.names.split(","))
+def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
+    """Load what the options name, analyse it, and return the document."""
+    task = loading.setup_task(args)
+    models = load_models(args, task, None if args.names is None else args.names.split(","))
     data_type = data_types.type_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]

@@ -11,7 +11,7 @@ import itertools
 import os
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,8 +134,16 @@ def of_checkpoint(path: str, name: str, update: int | None, present: Present) ->
             f"there is no {file.name} beside the checkpoint; training writes it unless "
             f"--alpha-log-interval is 0"
         )
-    lines = lines_of_checkpoint(_read(file, name), name, update, present, str(file))
-    return rank_correlation(lines, name)
+    # A fixed value may be in the record as well, because it rose from softmax
+    lines = [of_layers(line, name, present) for line in _read(file, name)]
+    return rank_correlation(lines_of_checkpoint(lines, name, update, present, str(file)), name)
+
+
+def of_layers(line: Line, name: str, layers: Mapping[str, Collection[str]]) -> Line:
+    """Restrict a line of a record to some layers of each attention."""
+    key = "values" if "values" in line else name
+    every = [(one, own) for one, own in line[key].items() if one in layers]
+    return {**line, key: {one: {n: own[n] for n in own if n in layers[one]} for one, own in every}}
 
 
 def lines_of_checkpoint(

@@ -79,7 +79,7 @@ class HeadPenalty:
         """Raise ValueError if the gates do not suit the targets, or need targets not given."""
         if self.targets is None and any(gate.needs_target for gate in _all(gates)):
             raise ValueError(
-                "the gates of --gate keep a given number of heads: give --target-heads instead of --l0-weight"
+                "--gate subset keeps a given number of heads: give --target-heads instead of --l0-weight"
             )
         for name, target in (self.targets or {}).items():
             members = _all(gates) if name == ALL else list(gates.get(name, {}).values())

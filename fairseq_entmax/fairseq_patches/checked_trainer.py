@@ -29,10 +29,8 @@ def check_and_follow(
     with compat.stopping_command():
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
-        if hasattr(model, "check_criterion"):
-            model.check_criterion(criterion)
-        if hasattr(model, "take_teacher"):
-            model.take_teacher(criterion, task)
+        if hasattr(model, "prepare_criterion"):
+            model.prepare_criterion(criterion, task)
     # Otherwise the others get the checkpoint by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     init(trainer, cfg, task, model, criterion, *args, **kwargs)

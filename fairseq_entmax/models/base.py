@@ -154,12 +154,18 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         model.take_features(options, prepared)
         return model
 
-    def check_criterion(self, criterion: Any) -> None:
-        """Raise ValueError, before training, if a criterion does not fit the model."""
-        check_loss(type(criterion), self)
+    def prepare_criterion(self, criterion: Any, task: Any) -> None:
+        """Before training, add the loss against ``--teacher``, if given, to a criterion.
 
-    def take_teacher(self, criterion: Any, task: Any) -> None:
-        """Before training, add the loss against ``--teacher``, if given, to a criterion."""
+        Raises:
+            ValueError: the criterion does not fit the model.
+        """
+        check_loss(type(criterion), self)
+        if self.head_gates() and not hasattr(criterion, "penalty"):
+            logger.warning(
+                "--head-gates closes no head without a --criterion that ends in _with_head_l0, such "
+                "as label_smoothed_cross_entropy_with_head_l0"
+            )
         teaching = self.attention_options.features.get("teaching")
         if teaching and teaching.teacher and teaching.teacher_weight:
             Teacher(teaching.teacher, task, teaching.teacher_weight).teach(self, criterion)

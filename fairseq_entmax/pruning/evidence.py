@@ -6,6 +6,7 @@ are ranked by the loss without each, or by the gradient, and the least important
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
@@ -49,9 +50,14 @@ class Choice(NamedTuple):
                     f"--keep {self.keep}: {model.path} has {most} open heads: give {most} or less"
                 )
             unknown += [str(head) for head in group if head not in scores]
+            if unknown and self.by == GATES:
+                raise ValueError(
+                    f"--by {GATES}: {model.path} has no gate on {unknown[0]}: choose heads by {LOSS}, "
+                    f"or train gates first"
+                )
             if unknown:
                 raise ValueError(
-                    f"--by {self.by}: {self.evidence or 'the model'} has no score for {unknown[0]}, or "
+                    f"--by {self.by}: {self.evidence} has no score for {unknown[0]}, or "
                     f"{model.path} has no such head: measure all heads of this checkpoint"
                 )
             group.sort(key=lambda head: (scores[head], head))
@@ -72,14 +78,16 @@ class Choice(NamedTuple):
             )
         read = _of_ablation if self.by == LOSS else _of_analysis
         try:
-            scores = read(json.loads(Path(self.evidence).read_text(encoding="utf-8")), self.by)
+            document = json.loads(Path(self.evidence).read_text(encoding="utf-8"))
+            scores = read(document, self.by, model.path)
             if not all(map(math.isfinite, scores.values())):
                 raise ValueError("a score is not finite")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else error
             raise ValueError(
-                f"--by {self.by}: --evidence {self.evidence} has no such score for every head of one "
-                f"model ({error!r}): give ablation.json for loss, analysis.json for a measure such as "
-                f"gradient, relevance or confidence"
+                f"--by {self.by}: --evidence {self.evidence} has no such score for every head of "
+                f"{model.path} ({reason}): give this checkpoint's ablation.json for loss, or its "
+                f"analysis.json for a measure such as gradient, relevance or confidence"
             ) from None
         return scores
 
@@ -94,13 +102,24 @@ def _of_each_head(
     }
 
 
-def _of_ablation(document: Any, name: str) -> dict[Head, float]:
+def _of_ablation(document: Any, name: str, path: str) -> dict[Head, float]:
+    with open(path, "rb") as file:
+        if (
+            hashlib.file_digest(file, "sha256").hexdigest()
+            != document["settings"]["checkpoint_sha256"]
+        ):
+            raise ValueError(f"it is of another checkpoint, {document['checkpoint']}")
     removals = [one for one in document["removals"] if len(one["heads"]) == 1]
     return {parse_heads(one["heads"][0]).pop(): float(one[name]["change"]) for one in removals}
 
 
-def _of_analysis(document: Any, name: str) -> dict[Head, float]:
-    (model,) = document["models"]
+def _of_analysis(document: Any, name: str, path: str) -> dict[Head, float]:
+    models = document["models"]
+    if len(models) > 1:
+        models = [one for one in models if one["checkpoint"] == path]
+    if len(models) != 1:
+        raise ValueError("it has several models, and not one of this path")
+    (model,) = models
     return {
         Head(one["attention"], one["layer"], number): float(head[name])
         for one in model["attentions"]

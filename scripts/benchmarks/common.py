@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 import fairseq_entmax
+from fairseq_entmax.files import write_together
 from fairseq_entmax.text_table import text_table
 
 Item = TypeVar("Item")
@@ -190,7 +191,5 @@ def write_json(path: str | Path | None, settings: dict[str, Any], **content: Any
         return
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
     text = json.dumps({"settings": settings, **content}, indent=1, default=str)
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(target)
+    write_together({target.resolve(): f"{text}\n".encode()})

@@ -272,6 +272,15 @@ def test_criterion_and_options_are_found_by_their_names():
         with_head_l0(torch.nn.modules.loss._Loss)
 
 
+def test_gates_without_a_penalty_are_reported(caplog):
+    model = build_model(head_gates="cross")
+    model.prepare_criterion(criterion(l0_weight=0.1), None)
+    assert not caplog.messages
+    model.prepare_criterion(criterion(l0_weight=0.1).stock_criterion, None)
+    (message,) = caplog.messages
+    assert message.startswith("--head-gates closes no head without a --criterion that ends in _wi")
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -122,18 +122,6 @@ def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path: Path) -> None
     assert not any(set(name) & set("/:*, |()") for name in found)
 
 
-def test_a_score_is_read_from_sacrebleus_output(tmp_path: Path) -> None:
-    (tmp_path / "scores.txt").write_text(
-        "  BLEU|nrefs:1|tok:13a|version:2.6.0 = 24.53 55.1/30.2 (BP = 1.000 ratio = 1.024)\n"
-        "chrF2|nrefs:1|version:2.6.0 = 45.62\nBLEU|tok:none = 20.00 1\n"
-    )
-    read = shell("score_of BLEU scores.txt; score_of chrF2 scores.txt", tmp_path)
-    assert read.stdout.split() == ["24.53", "45.62"]
-    missing = shell("score=$(score_of TER scores.txt); echo reached", tmp_path)
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert "no TER in scores.txt" in missing.stderr
-
-
 # --- one run at a time -------------------------------------------------------
 
 

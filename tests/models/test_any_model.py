@@ -79,7 +79,7 @@ def test_a_class_that_misstates_its_attentions_is_refused(args, monkeypatch):
 def test_all_features_but_the_heads_can_be_left_out(args, monkeypatch):
     monkeypatch.setattr(Speech, "features", (AttentionHeads,))
     model = Speech.build_model(args, tiny_task()).train()
-    model.take_teacher(None, None)
+    model.prepare_criterion(None, None)
     assert model.get_normalized_probs((scores_of(model), None), False).min() > 0
 
 

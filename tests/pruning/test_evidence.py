@@ -1,5 +1,6 @@
 """Heads are kept by evidence: those with the highest numbers, and no others."""
 
+import hashlib
 import json
 
 import pytest
@@ -21,11 +22,11 @@ def best(number, heads=HEADS, scores=SCORES):
     return {*sorted(heads, key=scores.__getitem__)[-number:]}
 
 
-def ablation(scores=SCORES):
+def ablation(scores=SCORES, **settings):
     """What ablate writes, including heads that were removed together."""
     removals = [{"heads": [str(head)], "loss": {"change": one}} for head, one in scores.items()]
     removals.append({"heads": [str(HEADS[0]), str(HEADS[1])], "loss": {"change": 99.0}})
-    return {"removals": removals}
+    return {"removals": removals, "checkpoint": "some.pt", "settings": settings}
 
 
 def analysis(name):
@@ -39,7 +40,14 @@ def analysis(name):
         for i, one in enumerate(HEADS)
         if one.head == 0
     ]
-    return {"models": [{"attentions": entries}]}
+    return {"models": [{"attentions": entries, "checkpoint": "some.pt"}]}
+
+
+def measured_on(path, document):
+    """An ablation of the checkpoint in a file."""
+    if "settings" in document:
+        document["settings"]["checkpoint_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return document
 
 
 @pytest.fixture
@@ -47,10 +55,11 @@ def remaining(tmp_path):
     """A function that returns the heads that a choice keeps, given the evidence."""
 
     def keep(state, number, by, document=None, seed=1):
-        path = tmp_path / "evidence.json"
-        path.write_text(json.dumps(document), encoding="utf-8")
+        path, checkpoint = tmp_path / "evidence.json", tmp_path / "it.pt"
+        torch.save(state, checkpoint)
+        path.write_text(json.dumps(measured_on(checkpoint, document or {})), encoding="utf-8")
         choice = Choice(number, by, None if document is None else str(path), seed)
-        return {*HEADS} - choice.removed(model_of_state(state, "it.pt"))
+        return {*HEADS} - choice.removed(model_of_state(state, str(checkpoint)))
 
     return keep
 
@@ -90,7 +99,7 @@ def test_copy_heads_stay(remaining):
 def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path):
     whole, small, evidence = (tmp_path / name for name in ("whole.pt", "small.pt", "it.json"))
     torch.save(state_of(trained()), whole)
-    evidence.write_text(json.dumps(ablation()), encoding="utf-8")
+    evidence.write_text(json.dumps(measured_on(whole, ablation())), encoding="utf-8")
     choice = ["--keep", "8", "--by", "loss", "--evidence", str(evidence)]
     assert main(["prune", str(whole), "--output", str(small), *choice]) == 0
     found = logits(rebuilt(torch.load(small)))
@@ -103,21 +112,51 @@ def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path)
     ("by", "document", "message"),
     [
         # Evidence from before some heads were pruned
-        ("loss", ablation({**SCORES, Head("cross", 1, 5): 1.0}), "cross:1.5, or it.pt has no such"),
+        (
+            "loss",
+            ablation({**SCORES, Head("cross", 1, 5): 1.0}),
+            "cross:1.5, or .*it.pt has no such",
+        ),
         (
             "loss",
             ablation({head: SCORES[head] for head in HEADS[1:]}),
             "no score for encoder-self:0.0",
         ),
-        ("loss", {"removals": [{"heads": ["cross:0.0"], "loss": None}]}, "no such score for"),
-        ("gradient", analysis("relevance"), "no such score for every head of one model"),
-        ("gradient", {"models": analysis("gradient")["models"] * 2}, "no such score for every"),
-        ("loss", [], "no such score for every head of one model"),
+        (
+            "loss",
+            {**ablation(), "removals": [{"heads": ["cross:0.0"], "loss": None}]},
+            "no such score",
+        ),
+        ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
+        ("gradient", {"models": analysis("gradient")["models"] * 2}, r"\(it has several models"),
+        (
+            "gradient",
+            ablation(),
+            r"\(it has no 'models'\): give this checkpoint's ablation\.json for",
+        ),
     ],
 )
 def test_evidence_that_does_not_cover_the_models_heads_is_refused(by, document, message, remaining):
     with pytest.raises(ValueError, match=rf"--by {by}: .*evidence\.json .*{message}"):
         remaining(state_of(trained()), "8", by, document)
+
+
+def test_evidence_of_another_checkpoint_is_refused(tmp_path):
+    evidence, checkpoint = tmp_path / "it.json", tmp_path / "it.pt"
+    torch.save(state_of(trained()), checkpoint)
+    model = model_of_state(torch.load(checkpoint), str(checkpoint))
+    evidence.write_text(json.dumps(ablation(checkpoint_sha256="0" * 64)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"\(it is of another checkpoint, some\.pt\)"):
+        Choice("8", "loss", str(evidence)).removed(model)
+    (other,), (own,) = analysis("relevance")["models"], analysis("gradient")["models"]
+    models = [other, {**own, "checkpoint": str(checkpoint)}]
+    evidence.write_text(json.dumps({"models": models}), encoding="utf-8")
+    assert {*HEADS} - Choice("8", "gradient", str(evidence)).removed(model) == best(8)
+
+
+def test_gates_cannot_choose_in_a_model_without_them(remaining):
+    with pytest.raises(ValueError, match=r"--by gates: .*it\.pt has no gate on encoder-self:0\.0"):
+        remaining(state_of(trained()), "8", "gates")
 
 
 def test_parameters_of_unknown_heads_are_refused_where_heads_are_removed():

@@ -15,9 +15,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from messages import PROGRAM, one_sentence, write_atomically
+from messages import PROGRAM, one_sentence
 
 from claims.record import PACKED, read_object, read_record
+from fairseq_entmax.files import write_together
 
 TABLE, ANALYSIS = "claims.md", "analysis.json"
 
@@ -36,8 +37,8 @@ def write_documents(record: Path, names: Sequence[str], folder: Path) -> list[Pa
         if one.get("ablation"):
             contents[folder / f"{one['run']}.ablation.json"] = one["ablation"]
     folder.mkdir(parents=True, exist_ok=True)
-    for path, content in contents.items():
-        write_atomically(path, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
+    texts = {path: json.dumps(one, ensure_ascii=False) for path, one in contents.items()}
+    write_together({path: f"{text}\n".encode() for path, text in texts.items()})
     return list(contents)
 
 
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         from claims.table import markdown
 
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / TABLE, markdown(*read_record(options.record)).encode())
+        write_together({folder / TABLE: markdown(*read_record(options.record)).encode()})
         print(folder / TABLE)
 
 

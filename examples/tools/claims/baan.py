@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from claims import measures, rules, statistics, words
+from claims import measures, rules, words
 from claims.measures import ALL, LITTLE, PLAIN, SOFTMAX, SPARSEMAX
 from claims.record import ATTENTIONS, CROSS, ENCODER_SELF, Corpus, Head, NotInRecord, Run
 from claims.roles import encoder_roles, role_score, without_roles
 from claims.rules import FAILS, HOLDS, LEVEL, UNDECIDED, Decision, Finding
+from fairseq_entmax.analysis.report.roles import RELATIVE_POSITION
 
-RELATIVE_POSITION = 0.8  # section 5.3 names heads at or above it by their relative position
 # The paper leaves out decoder-self, "its attention spans increase"
 OF_PAPER = (ENCODER_SELF, CROSS)
 LOSS, BLEU = "loss", "bleu"
@@ -36,8 +36,13 @@ def _matters(removal: Mapping[str, Any]) -> bool:
     return removal["p_holm"] < LEVEL
 
 
+def _ablated(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs with an ablation; the first run, which lacks one, if none has any."""
+    return [run for run in runs if run.ablation] or runs[:1]
+
+
 def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> Finding:
-    found = [removals(run, score) for run in runs if run.ablation] or [removals(runs[0], score)]
+    found = [removals(run, score) for run in runs]
     shares = [measures.each(own.values(), _matters).mean() for own in found]
     parts = []
     for attention in ATTENTIONS:
@@ -55,9 +60,9 @@ def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> F
 
 
 def removal_bleu(corpus: Corpus, model: str) -> Finding:
-    runs = corpus.of(model=model, **LITTLE)
+    runs = _ablated(corpus.of(model=model, **LITTLE))
     found = _no_head_matters(runs, BLEU, -1, "BLEU")
-    samples = (runs[0].ablation or {})["significance"]["bootstrap"]
+    samples = runs[0].ablation["significance"]["bootstrap"]
     # The smallest p that the bootstrap could give
     least = len(removals(runs[0], BLEU)) / (samples + 1)
     if found.decision.verdict != HOLDS or least < LEVEL:
@@ -67,7 +72,7 @@ def removal_bleu(corpus: Corpus, model: str) -> Finding:
 
 
 def removal_loss(corpus: Corpus, model: str) -> Finding:
-    return _no_head_matters(corpus.of(model=model, **PLAIN), LOSS, 1, "nats a token")
+    return _no_head_matters(_ablated(corpus.of(model=model, **PLAIN)), LOSS, 1, "nats a token")
 
 
 def _costs(
@@ -137,22 +142,6 @@ def zeros(corpus: Corpus) -> Finding:
         decision = Decision(UNDECIDED, why)
     shown = f"{words.over_seeds(zeros, 3)}; {words.number(tokens * (1 - zeros.mean()), 1)} keys of {tokens:.0f} a query"
     return Finding(decision, shown, "interval over seeds, of what is above 0.97")
-
-
-def sparse_removal(corpus: Corpus) -> Finding:
-    draws, shown = [], []
-    pairs = corpus.pairs({"model": SPARSEMAX}, {"model": SOFTMAX}, **LITTLE)
-    for pair in [pair for pair in pairs if all(run.ablation for run in pair)] or pairs:
-        ours, theirs = ([_matters(one) for one in removals(run, BLEU).values()] for run in pair)
-        both, all_matter = sum(ours), sum(ours) + sum(theirs)
-        heads = len(ours) + len(theirs)
-        draws.append(statistics.Draw(pair[0].seed, heads, len(ours), all_matter, both))
-        shown.append([f"{sum(own)} of {len(own)}" for own in (ours, theirs)])
-    tested = statistics.chosen_more_often(draws)
-    missing = "the models have no heads"
-    found = measures.of_heads(tested, missing, measures.SMALL_SHARE, words.signed)
-    sparse, softmax = (", ".join(column) for column in zip(*shown, strict=True))
-    return found.beside(f"sparsemax {sparse}; softmax {softmax}")
 
 
 def more_in_sparsemax(corpus: Corpus, measure: str) -> Finding:

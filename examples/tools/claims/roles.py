@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from claims.record import ENCODER_SELF, Head, Run, within
+from fairseq_entmax.analysis.measures.offsets import POSITIONAL_SHARE
+from fairseq_entmax.analysis.report.roles import ABOVE_BASELINE, FEWEST_ARCS, RARE_WORDS
 
 ADJACENT = ("-1", "1")
-POSITIONAL_SHARE, POSITIONAL_OF_ALL = 0.9, 0.5
-RARE_WORDS = 0.5
-SYNTACTIC_POINTS = 0.1
-FEWEST_ARCS = 50  # with so many, an accuracy is known to within 7 points
+POSITIONAL_OF_ALL = 0.5
 # Section 5.2's nsubj, dobj, amod and advmod, by their names in Universal Dependencies
 RELATIONS = ("nsubj", "obj", "amod", "advmod")
 # Numbers in the document are rounded, so a threshold may be missed by the last digit
@@ -39,7 +38,7 @@ class Accuracy(NamedTuple):
 
     @property
     def is_syntactic(self) -> bool:
-        return self.above >= SYNTACTIC_POINTS - _ROUNDING
+        return self.above >= ABOVE_BASELINE - _ROUNDING
 
 
 def adjacent_share(head: Head) -> tuple[float, str]:
@@ -109,5 +108,5 @@ def role_score(head: Head) -> float:
     share, offset = adjacent_share(head)
     overall = float(head.get("offsets", "maximum", offset) or 0.0)
     position = min(share / POSITIONAL_SHARE, overall / POSITIONAL_OF_ALL)
-    syntax = (accuracy.above / SYNTACTIC_POINTS for accuracy in accuracies(head))
+    syntax = (accuracy.above / ABOVE_BASELINE for accuracy in accuracies(head))
     return min(1.0, max(0.0, position, rare_word_share(head) / RARE_WORDS, *syntax))

@@ -120,14 +120,10 @@ class HeadStatistic:
     """A statistic over the heads of each seed's model, its value by chance alone, and p over all
     seeds of values at least as high (`greater`) and at most as high (`less`)."""
 
-    by_seed: dict[int, float]
+    values: list[float]
     chance: float
     greater: float
     less: float
-
-    @property
-    def values(self) -> list[float]:
-        return [self.by_seed[seed] for seed in sorted(self.by_seed)]
 
     @property
     def mean(self) -> float:
@@ -194,14 +190,14 @@ def chosen_more_often(draws: Sequence[Draw]) -> HeadStatistic | None:
     if not informative:
         return None
     distribution = numpy.ones(1)
-    by_seed = {}
-    for seed, heads, marked, chosen, both in informative:
+    values = []
+    for _, heads, marked, chosen, both in informative:
         chances = stats.hypergeom.pmf(numpy.arange(chosen + 1), heads, marked, chosen)
         distribution = numpy.convolve(distribution, chances)
-        by_seed[seed] = both / marked - (chosen - both) / (heads - marked)
+        values.append(both / marked - (chosen - both) / (heads - marked))
     observed = sum(draw.both for draw in informative)
     more, fewer = distribution[observed:].sum(), distribution[: observed + 1].sum()
-    return HeadStatistic(by_seed, 0.0, min(1.0, float(more)), min(1.0, float(fewer)))
+    return HeadStatistic(values, 0.0, min(1.0, float(more)), min(1.0, float(fewer)))
 
 
 def _by_seed(
@@ -211,7 +207,7 @@ def _by_seed(
     weight: Callable[[Stratum], float] = lambda one: 1.0,
 ) -> HeadStatistic | None:
     """The mean over each seed's strata, and p from random draws, combined over seeds."""
-    values, greater, less = {}, [], []
+    values, greater, less = [], [], []
     for seed in sorted({one.seed for one in strata}):
         own = [one for one in strata if one.seed == seed]
         weights = list(map(weight, own))
@@ -219,10 +215,10 @@ def _by_seed(
             numpy.average([statistic(one, random) for one in own], axis=0, weights=weights)
             for random in (None, Random(SEED))
         )
-        values[seed] = float(observed[0])
+        values.append(float(observed[0]))
         # The observation is one of the possible draws, so p is never 0
-        greater.append(float(1 + (drawn >= values[seed] - 1e-12).sum()) / (1 + DRAWS))
-        less.append(float(1 + (drawn <= values[seed] + 1e-12).sum()) / (1 + DRAWS))
+        greater.append(float(1 + (drawn >= values[-1] - 1e-12).sum()) / (1 + DRAWS))
+        less.append(float(1 + (drawn <= values[-1] + 1e-12).sum()) / (1 + DRAWS))
     return HeadStatistic(values, chance, combined_p(greater), combined_p(less)) if values else None
 
 

@@ -25,7 +25,6 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.data import data_types, loading
-from fairseq_entmax.analysis.data.data_types import type_of_task
 from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.models.likelihood import has_zeros
@@ -217,7 +216,7 @@ def _component(config: Any) -> Any:
 
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
     """A hash of the scored sentences, as the model sees them, and of their dictionaries."""
-    digest, data_type = hashlib.sha256(), type_of_task(task)
+    digest, data_type = hashlib.sha256(), data_types.type_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
     for number in ids:

@@ -112,17 +112,14 @@ class Scorer:
         self._model, self._task, self._config = model, task, config
         self._samples, self._scores = samples, scores
         self._dictionary = task.target_dictionary
-        self._decoders = []
         self._has_text = not OF_TEXT.isdisjoint(scores)
         self.passes = (LOSS in scores) + self._has_text
         if self._has_text:
             self._decoders = [task.build_bpe(config.bpe), task.build_tokenizer(config.tokenizer)]
-        if not samples:
-            raise ValueError("the data has no sentence to score: give other data")
         model.prepare_for_inference_(config)
-        ids = torch.cat([sample["id"].cpu() for sample in samples])
-        self._order = ids.argsort().tolist()
-        self.ids: list[int] = ids.sort().values.tolist()
+        ids = [number for sample in samples for number in sample["id"].tolist()]
+        self._order = sorted(range(len(ids)), key=ids.__getitem__)
+        self.ids: list[int] = self._in_order([ids])
         data_type = type_of_model(model)
         counted = (data_type.targets(model, sample)[1] for sample in samples)
         lengths = [one.view(len(one), -1).sum(-1).tolist() for one in counted]

@@ -84,7 +84,7 @@ def compare(
 
 def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], list[float]]:
     """The loss per token of each system, and p of all but the first."""
-    first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
+    first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True) if n] for row in nll)
     p_values = [paired_t_test(first, other) for other in others]
     return [sum(row) / sum(tokens) for row in nll], p_values
 

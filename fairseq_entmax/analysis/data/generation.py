@@ -76,7 +76,6 @@ class GeneratedDataset:
         self.tgt_sizes = array("q", [0]) * len(dataset)
         self.numbers = {"tokens": 0, "empty": 0, "longest": 0}
         self._generator = self._search(lambda: task.build_generator([model], self._config))
-        self._is_first = True
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         return {**self._dataset[number], "target": self._targets[number].long()}
@@ -91,13 +90,10 @@ class GeneratedDataset:
 
     def generate(self, sample: Any) -> Any:
         """Return the batch with the best hypothesis of each sentence as its target."""
-        if self._is_first:
-            # Sampled hypotheses must not depend on what was generated before
-            utils.set_torch_seed(self._seed)
-            self._is_first = False
-        prefix = None
-        if self._config.prefix_size:
-            prefix = sample["target"][:, : self._config.prefix_size]
+        # Sampled hypotheses must not depend on what was generated before
+        utils.set_torch_seed(self._seed + int(sample["id"][0]))
+        size = self._config.prefix_size
+        prefix = sample["target"][:, :size] if size else None
         decoder = self._model.decoder
         decoder.set_beam_size(self._generator.beam_size)
         try:

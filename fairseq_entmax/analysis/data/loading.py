@@ -51,9 +51,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to analyse")
-    _check_data(args)
-    data_type = data_types.type_named(args.task)
-    data_types.check_folder(args.data, data_type, args.task)
+    data_type = _type_of_data(args)
     refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
@@ -74,12 +72,16 @@ def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
             raise ValueError(f"--{option} got {value!r}, which has no effect here: {remedy}")
 
 
-def _check_data(args: Namespace) -> None:
+def _type_of_data(args: Namespace) -> data_types.DataType:
+    """Return the type of data for ``--task``; refuse a folder without such data."""
     if not args.data or not os.path.isdir(args.data):
         several = " (several, separated by colons, are for training only)" * (":" in args.data)
         raise ValueError(
             f"there is no folder {args.data!r} with data that fairseq prepared{several}"
         )
+    data_type = data_types.type_named(args.task)
+    data_types.check_folder(args.data, data_type, args.task)
+    return data_type
 
 
 def configuration(args: Namespace) -> Any:
@@ -129,9 +131,7 @@ def load_task(
     languages = {"--source-lang": source_lang, "--target-lang": target_lang}
     arguments = [text for name, one in languages.items() if one for text in (name, one)]
     args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
-    _check_data(args)
-    data_type = data_types.type_named(task)
-    data_types.check_folder(data, data_type, task)
+    data_type = _type_of_data(args)
     if checkpoint is not None:
         args.path = checkpoint
         data_type.complete(args, set())

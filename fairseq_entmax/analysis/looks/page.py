@@ -54,7 +54,7 @@ def analysis_of(session: Session, looks: Sequence[Sentence]) -> dict[str, Any]:
     # A language model's map shows the beginning of a text, and stays in tokens
     is_words = looks[0].is_words and data_type.name != "text"
     analysis["data"]["own"] = {"words": is_words}
-    for entry, look in zip(analysis["maps"], looks, strict=False):  # those with a map
+    for entry, look in zip(analysis["maps"], looks, strict=True):
         if is_words:
             _join(entry, look)
     generated = [look._item.generated for look in looks if look._item.generated is not None]

@@ -191,8 +191,8 @@ class WeightMeasure(Measure):
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
         sums = layer.statistics.sums.get(self.name) if layer.statistics else None
         names = (number.place[0] for number in self.numbers if number.of_layer)
-        means = {name: sums.mean(name) for name in names} if sums else {}
-        return {name: float(mean) for name, mean in means.items() if mean is not None}
+        means = {name: sums.total_mean(name) for name in names} if sums else {}
+        return {name: mean for name, mean in means.items() if mean is not None}
 
 
 class ImportanceMeasure(Measure):

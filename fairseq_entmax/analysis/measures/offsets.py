@@ -102,7 +102,7 @@ class Offsets(WeightMeasure):
         attendable = weights.attendable[:, :, None]
         wanted = queries.places[:, :, None] + torch.tensor(OFFSETS, device=attendable.device)
         exists = (wanted >= 0) & (wanted < attendable) & queries.real[:, :, None]
-        at = torch.minimum(wanted.clamp(min=0), attendable.clamp(min=1) - 1)
+        at = torch.minimum(wanted.clamp(min=0), attendable - 1)
         at = at + weights.keys.start[:, None, None]
         on_keys = weight_at(weights.weights, at, exists)
         sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))

@@ -73,9 +73,8 @@ class LayerWeights:
 
         mixture = torch.special.entr(self.weights.mean(dim=1)).sum(dim=-1)
         divergence = (mixture - self.entropies.mean(dim=1)).clamp(min=0)
-        scale = self.attendable.to(self.weights.dtype).log()
-        shares = torch.where(self.attendable > 1, divergence / scale.clamp(min=1e-9), torch.nan)
-        counted = self.queries.real & ~shares.isnan()
+        shares = divergence / self.attendable.to(self.weights.dtype).log()
+        counted = self.queries.real & (self.attendable > 1)
         total = shares.masked_fill(~counted, 0).sum(dim=1, dtype=torch.float64)
         return total, counted.sum(dim=1)
 

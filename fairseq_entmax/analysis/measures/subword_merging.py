@@ -87,7 +87,7 @@ def merging_by_word(mass: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor
     scores = mass.new_zeros((*mass.shape[:2], length + 1))
     index = number[:, None].expand_as(mass)
     scores.scatter_reduce_(2, index, mass, "amax", include_self=True)
-    at_begin = scores.gather(2, index.clamp(max=length))
+    at_begin = scores.gather(2, index)
     several = torch.zeros_like(begins)
     several[:, :-1] = begins[:, :-1] & (words[:, 1:] == words[:, :-1])
     return at_begin, begins, several

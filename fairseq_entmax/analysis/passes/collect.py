@@ -120,9 +120,7 @@ class AnnotationCounts:
 
     def results(self) -> dict[str, Any]:
         """Return ``annotations`` of ``analysis.json``."""
-        known, tags, entities = self._annotations, self._sums.mean("tags"), None
-        if known.has_entities:
-            entities = self._sums.mean("entities")
+        known, tags = self._annotations, self._sums.mean("tags")
         relations = zip(known.relations, self._offsets, strict=True)
         shares = [] if tags is None else zip(known.parts_of_speech, tags.tolist(), strict=True)
         return {
@@ -130,7 +128,7 @@ class AnnotationCounts:
             "sentences": self._sentences,
             "relations": {name: _baselines(found) for name, found in relations if found} or None,
             "part_of_speech": dict(shares) or None,
-            "named_entities": None if entities is None else float(entities),
+            "named_entities": self._sums.total_mean("entities") if known.has_entities else None,
         }
 
 

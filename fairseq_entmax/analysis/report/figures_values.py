@@ -60,14 +60,8 @@ def _rows(model: dict[str, Any], name: str) -> list[Row]:
             for head, final in enumerate(last):
                 if final is None or not learns[head]:
                     continue
-                lines = [
-                    (
-                        one["update"],
-                        one["values"].get(attention, {}).get(layer, [])[head : head + 1],
-                    )
-                    for one in course
-                ]
-                known = [(at, one[0]) for at, one in lines if one and one[0] is not None]
+                values = [(one["update"], one["values"][attention][layer][head]) for one in course]
+                known = [(update, value) for update, value in values if value is not None]
                 shared = len(last) == 1
                 rows.append(
                     {

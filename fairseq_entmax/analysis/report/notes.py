@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.document.summary import missing_records
-from fairseq_entmax.analysis.head_order import RESOLUTIONS, RankCorrelation, rank_correlation
+from fairseq_entmax.analysis.head_order import (
+    RESOLUTIONS,
+    RankCorrelation,
+    of_layers,
+    rank_correlation,
+)
 from fairseq_entmax.analysis.measures import importance_measures
 
 Row = dict[str, Any]
@@ -66,16 +71,14 @@ def courses(analysis: dict[str, Any]) -> list[Row]:
 
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
     for name, record in model["records"].items():
-        # A fixed value may be in the record as well, because it rose from softmax
-        learned = {
-            (layer["attention"], str(layer["layer"]))
-            for layer in model["attentions"]
-            if name in layer["learned"]
-        }
+        learned: dict[str, list[str]] = {}
+        for layer in model["attentions"]:
+            if name in layer["learned"]:
+                learned.setdefault(layer["attention"], []).append(str(layer["layer"]))
         if not learned:
             continue
         try:
-            compared = rank_correlation([_with_layers(line, learned) for line in record], name)
+            compared = rank_correlation([of_layers(line, name, learned) for line in record], name)
         except ValueError as error:
             yield {"model": number, "name": name, "text": f"No comparison: {error}."}
             continue
@@ -96,15 +99,6 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             f"whether heads keep their initial order of {name}."
         )
         yield {"model": number, "name": name, "text": text}
-
-
-def _with_layers(line: dict[str, Any], layers: set[tuple[str, str]]) -> dict[str, Any]:
-    """Restrict a line of a record to some layers."""
-    values = {
-        attention: {layer: one for layer, one in found.items() if (attention, layer) in layers}
-        for attention, found in line["values"].items()
-    }
-    return {**line, "values": values}
 
 
 def _meaning(compared: RankCorrelation) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -96,7 +96,18 @@ class TypicalSentences:
             for text, candidate in best.items():
                 # A text may have two lengths if its other sides differ
                 _keep_first(texts, text, candidate)
-        return [-one.first for one in self._chosen(list(texts.values()), self._typical)]
+        typical, ranked = self._typical, sorted(texts.values(), reverse=True)
+        quarters = [
+            [one for one in ranked if typical.quarter(one.length) == quarter]
+            for quarter in QUARTERS
+        ]
+        # One sentence of each quarter in turn, those whose heads differ most first
+        shares = deal_out({place: len(one) for place, one in enumerate(quarters)}, self._number)
+        turns = zip_longest(*(quarters[place][:share] for place, share in shares.items()))
+        chosen = [one for turn in turns for one in turn if one is not None]
+        others = (one for one in ranked if one not in chosen)
+        chosen += sorted(others, key=lambda one: typical.distance(one.length))
+        return [-one.first for one in chosen[: self._number]]
 
     def how(self) -> dict[str, Any]:
         """Return how they were chosen, in the form of ``chosen`` in the document."""
@@ -106,30 +117,11 @@ class TypicalSentences:
     def _typical(self) -> TypicalLengths:
         return TypicalLengths.of(self._lengths)
 
-    def _chosen(self, every: list[_Candidate], typical: TypicalLengths) -> list[_Candidate]:
-        """Take one sentence of each quarter in turn, those whose heads differ most first."""
-        ranked = sorted(every, reverse=True)
-        quarters = [
-            [one for one in ranked if typical.quarter(one.length) == quarter]
-            for quarter in QUARTERS
-        ]
-        shares = deal_out({place: len(one) for place, one in enumerate(quarters)}, self._number)
-        chosen = _in_turns(quarters[place][:share] for place, share in shares.items())
-        rest = sorted(
-            set(every) - set(chosen),
-            key=lambda one: (typical.distance(one.length), -one.difference, -one.first),
-        )
-        return [*chosen, *rest[: self._number - len(chosen)]]
-
 
 def _keep_first(best: dict[bytes, _Candidate], text: bytes, candidate: _Candidate) -> None:
     """Keep, of the same text, the first candidate in the data set."""
     if text not in best or candidate.first > best[text].first:
         best[text] = candidate
-
-
-def _in_turns(groups: Iterable[Sequence[_Candidate]]) -> list[_Candidate]:
-    return [one for turn in zip_longest(*groups) for one in turn if one is not None]
 
 
 def digest(tokens: Sequence[int]) -> bytes:

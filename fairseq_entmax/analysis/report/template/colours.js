@@ -18,10 +18,6 @@ function rampColour(place) {
   return colours[low].map((value, i) => Math.round(value + (along - low) * (colours[low + 1][i] - value)));
 }
 
-function css(colour) {
-  return `rgb(${colour.join(" ")})`;
-}
-
 /* Black or white, whichever is more legible: by relative luminance as WCAG 2 defines it, where 0.179
    has the same contrast to both. */
 function textOn(colour) {

@@ -28,10 +28,6 @@ function layersOf(model, attention) {
   return report.layers.filter((layer) => layer.model === model && layer.attention === attention);
 }
 
-function measureNamed(name) {
-  return report.measures.find((measure) => measure.name === name);
-}
-
 /* "entmax · encoder-self · layer 2 · head 5" */
 function headTitle(head) {
   const place = `${head.attention} · layer ${head.layer} · head ${head.head}`;
@@ -65,10 +61,10 @@ function decimal(value, digits = 3) {
   if (value < 1 && Number(text) === 1) {
     return `>${(1 - unit).toFixed(digits)}`;
   }
-  if (value < 0 && Number(text) === 0) {
-    return `>−${unit.toFixed(digits)}`;
+  if (value !== 0 && Number(text) === 0) {
+    return `${value > 0 ? "<" : ">−"}${unit.toFixed(digits)}`;
   }
-  return value > 0 && Number(text) === 0 ? `<${unit.toFixed(digits)}` : text.replace("-", "−");
+  return text.replace("-", "−");
 }
 
 function signed(value) {

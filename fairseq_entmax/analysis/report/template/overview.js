@@ -22,7 +22,7 @@ function setUpOverview() {
 }
 
 async function showOverview() {
-  const measure = measureNamed(overview.measure);
+  const measure = report.measures.find(({ name }) => name === overview.measure);
   if (!measure) {
     return;
   }
@@ -31,12 +31,9 @@ async function showOverview() {
   const [low, high] = measure.range ?? [Math.min(...values), Math.max(...values)];
   const spec = structuredClone(report.charts.overview);
   const { color } = spec.spec.layer[0].encoding;
-  Object.assign(color, { title: measure.title });
+  color.title = measure.title;
   color.scale.domain = low < high ? [low, high] : [low - 1, low + 1];
-  color.legend.values = [low, high];
-  if (low === high) {
-    color.legend = null;
-  }
+  color.legend = low < high ? { ...color.legend, values: [low, high] } : null;
   spec.params.find(({ name }) => name === "chosen").value = selection.head?.key ?? "";
   // As in figures_grids.py
   const digits = Math.max(Math.abs(low), Math.abs(high)) >= 0.1 ? 2 : 3;

@@ -158,7 +158,6 @@ def more_in(model, key, values, document):
 
 LARGE = {"size": ["large"], "role": ["trained"]}
 SMALL = {"size": ["small"], "role": ["trained"]}
-BOTH = {**SMALL, "model": ["softmax", "entmax"]}
 PRUNED = {"size": ["large"], "model": ["softmax"]}
 AGREE = partial(heads, lambda n, d: {"relevance": 0.1 + 0.01 * n, "confidence": 0.2 + 0.01 * n})
 DISAGREE = partial(heads, lambda n, d: {"relevance": 0.1 + 0.01 * n, "confidence": 0.9 - 0.01 * n})
@@ -227,7 +226,6 @@ CASES = [
     ("baan.removal_bleu.softmax", partial(removals, 0.9), SMALL, HOLDS),
     ("baan.removal_bleu.softmax", partial(removals, 0.01), SMALL, FAILS),
     ("baan.removal_loss.softmax", partial(removals, 0.9), LARGE, HOLDS),
-    ("baan.sparse_removal", partial(removals, 0.01), BOTH, FAILS),
     ("beyond.equal_updates", None, PRUNED, UNMEASURED),
     ("degrees.near_softmax.entmax15", partial(losses, 0.01), LARGE, HOLDS),
     ("degrees.near_softmax.entmax15", partial(losses, 0.1), LARGE, FAILS),

@@ -72,7 +72,7 @@ def test_heads_with_a_role_exist_if_every_seed_has_one(counts, verdict):
 
 
 def of_seeds(values, greater=0.5, less=0.5):
-    return HeadStatistic(dict(enumerate(values)), 0.5, greater, less)
+    return HeadStatistic(list(values), 0.5, greater, less)
 
 
 @pytest.mark.parametrize(
