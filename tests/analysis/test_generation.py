@@ -123,6 +123,17 @@ def test_sampled_text_follows_the_seed_after_the_forced_prefix():
         assert text[:2] == target[:2].tolist()
 
 
+def test_sampled_text_does_not_depend_on_what_is_drawn_between_batches():
+    options = {"sampling": True, "beam": 1, "at_once": 1}
+    model = trained(**MODELS[0][1])
+    expected = generated(model, **options)
+    data = GeneratedDataset(dataset(), model, tiny_task(), config(sampling=True, beam=1))
+    for sample in samples(dataset(), range(len(SOURCES)), torch.device("cpu"), 1):
+        data.generate(sample)
+        torch.rand(5)  # as another model does that takes turns
+    assert all(torch.equal(data[n]["target"], expected[n]["target"]) for n in range(len(SOURCES)))
+
+
 @pytest.mark.parametrize(
     ("of", "options", "message"),
     [

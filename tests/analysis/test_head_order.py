@@ -92,6 +92,16 @@ def test_a_checkpoint_is_compared_at_its_own_update_and_only_with_its_own_record
             of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, present)
 
 
+def test_layers_whose_value_is_fixed_but_rose_are_left_out_of_the_record(tmp_path):
+    start, end = (
+        {**one, "decoder-self": {"0": [fixed] * 4}} for one, fixed in ((INITIAL, 1.0), (END, 1.5))
+    )
+    record = lines(start, end, name="tv")
+    (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
+    result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
+    assert result == rank_correlation(lines(INITIAL, END, name="tv"), "tv")
+
+
 def test_negligible_differences_are_ties():
     start = {"cross": {"0": [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}}
     # Around 1.0005, where rounding would separate them

@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
+from scipy.stats import ttest_rel
 
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
 from fairseq_entmax.analysis.ablation.results import bleu_metric, compare, holm, paired_bootstrap
@@ -89,6 +90,15 @@ def test_each_marker_counts_as_one_distinct_word():
     assert same["rouge1"] == same["rouge2"] == pytest.approx(100)
     other = by_rouge(*[("<unk-11> sat", "a <unk-1>", "cats sat")] * 2)["unchanged"]
     assert other["rouge1"] == pytest.approx((50 + 50 + 100) / 3)
+
+
+def test_texts_without_a_target_count_in_no_loss():
+    scorer = SimpleNamespace(target_tokens=[2, 0, 4], references=None)
+    losses = {(): [3.0, 0.0, 6.0], ("cross:0.0",): [5.0, 0.0, 8.0]}
+    finished = {name: SentenceScores(nll, None) for name, nll in losses.items()}
+    (removal,) = compare(finished, scorer, None, 10, 1, None)["removals"]
+    p = ttest_rel([2.5, 2.0], [1.5, 1.5]).pvalue
+    assert removal["loss"] == pytest.approx({"value": 13 / 6, "change": 4 / 6, "p": p, "p_holm": p})
 
 
 @dataclass

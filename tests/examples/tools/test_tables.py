@@ -43,6 +43,11 @@ def test_each_model_is_compared_with_the_first(capsys, runs):
     assert 0 < float(good["p"]) < 0.01
 
 
+def test_equal_scores_of_different_texts_have_no_p():
+    texts = [["x y"] * 9, ["z z"] * 9, ["a b c d"] * 9]
+    assert side_by_side.p_values(texts, ["a b c d"] * 9) == [None, None, pytest.approx(1 / 1001)]
+
+
 def test_models_that_were_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
     (tmp_path / "good" / "test.ref").write_text("another\n")
     with pytest.raises(SystemExit):

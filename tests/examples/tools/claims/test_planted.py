@@ -258,6 +258,16 @@ def test_runs_with_other_numbers_of_updates_are_not_compared():
     assert (found.verdict, "updates" in found.why) == (UNDECIDED, True)
 
 
+def test_runs_without_an_ablation_are_left_out_of_claims_about_it():
+    def first_lacks_it(document):
+        removals(0.9, document)
+        if document["seed"] == 1:
+            document["ablation"] = None
+
+    found = CLAIMS["baan.removal_bleu.softmax"].judged(corpus(first_lacks_it, **SMALL))
+    assert found.decision.verdict == HOLDS
+
+
 def test_one_seed_decides_only_claims_about_speed():
     found = corpus(seed=[1])
     speed = read_object(RECORD / "speed.json")
