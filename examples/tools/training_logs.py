@@ -17,7 +17,7 @@ from messages import one_sentence
 
 # "valid | epoch 001 | ... | loss 5.1 | num_updates 100", and after some updates
 # "train_inner | epoch 001:  50 / 100 loss=1.5, num_updates=50"
-LINE = re.compile(r"\| (train|valid|train_inner) \| (epoch .*)$")
+LINE = re.compile(r"\| (valid|train_inner) \| (epoch .*)$")
 VALUE = re.compile(r"(\w+)[ =]([^\s=]+)$")
 BEGINS = "| begin training epoch "
 HEADS_OPEN = "heads_open_"
@@ -25,13 +25,11 @@ PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
 class Epoch(NamedTuple):
-    """A validation: epoch (from 1), updates so far, losses in bits (None if it is not logged)."""
+    """A validation: epoch (from 1), updates so far, loss in bits, without label smoothing."""
 
     epoch: int
     updates: int
-    valid_loss: float
     valid_nll_loss: float
-    train_loss: float | None
 
 
 class Course(NamedTuple):
@@ -65,12 +63,10 @@ def _logged(log: str, *kinds: str) -> dict[int, dict[str, str]]:
 def read_course(path: Path) -> Course:
     """Read a log; raise ``ValueError`` if it has no validation."""
     log = path.read_text("utf-8", "replace")
-    train = _logged(log, "train")
     epochs = []
     for updates, values in _logged(log, "valid").items():
-        losses = float(values["loss"]), float(values.get("nll_loss", values["loss"]))
-        trained = float(train[updates]["loss"]) if updates in train else None
-        epochs.append(Epoch(int(values["epoch"]), updates, *losses, trained))
+        loss = float(values.get("nll_loss", values["loss"]))
+        epochs.append(Epoch(int(values["epoch"]), updates, loss))
     if not epochs:
         raise ValueError(f"{path} does not log any validation: remove its folder and run again")
     return Course(tuple(epochs), log.rfind(PATIENCE_RAN_OUT) > log.rfind(BEGINS))

@@ -26,7 +26,6 @@ BUDGET = {"target_heads": "24", "max_update": 100}
             for text, part in (
                 *(("many", "many"), ("-1", "-1"), ("10,12", "10"), ("all=3", "all=3")),
                 *(("cross=x", "cross=x"), ("cross=3,cross=4", "cross=4"), ("cross=3,12", "12")),
-                # A digit, but not one that a shell's user means
                 *(("٣", "٣"), ("9" * 90, "9" * 90)),
             )
         ),
