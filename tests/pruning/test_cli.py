@@ -155,7 +155,7 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
         (
             ["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"],
-            ["the model has no score for encoder"],
+            ["has no gate on encoder"],
         ),
     ],
 )

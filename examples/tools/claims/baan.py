@@ -62,7 +62,7 @@ def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> F
 def removal_bleu(corpus: Corpus, model: str) -> Finding:
     runs = _ablated(corpus.of(model=model, **LITTLE))
     found = _no_head_matters(runs, BLEU, -1, "BLEU")
-    samples = runs[0].ablation["significance"]["bootstrap"]
+    samples = (runs[0].ablation or {})["significance"]["bootstrap"]
     # The smallest p that the bootstrap could give
     least = len(removals(runs[0], BLEU)) / (samples + 1)
     if found.decision.verdict != HOLDS or least < LEVEL:
