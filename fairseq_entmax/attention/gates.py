@@ -207,9 +207,13 @@ class HardConcreteGate(Gate):
     """
 
     def __init__(
-        self, num_heads: int, *args: Any, stretch: tuple[float, float] = STRETCH, **options: Any
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        **options: Any,
     ) -> None:
-        super().__init__(num_heads, *args, **options)
+        super().__init__(num_heads, temperature, **options)
         self.stretch = check_stretch(stretch)
 
     def extra_repr(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
@@ -19,6 +21,9 @@ _ONLY = {
 # A reference to another setting; ${oc.env:HOME} would call a function
 _REFERENCE = re.compile(r"\$\{((?:\w+\.)*(\w+))\}")
 _MOST_REFERENCES = 10
+# fairseq has about a thousand settings, nested as lists of lists at most; its settings library
+# takes minutes for lists 200 deep, or for a million settings
+MOST_DEPTH, MOST_SETTINGS = 20, 20_000
 
 
 class UnsafeCheckpointError(ValueError):
@@ -35,19 +40,23 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
         if group is not None and type(group) is not expected:
             # fairseq would parse a text as YAML, after this check
             raise _refusal(path, part, group, "is not a group of settings")
-        _check(part, group, path)
+        _check(part, group, path, itertools.count())
 
 
-def _check(name: str, value: Any, path: str) -> None:
+def _check(name: str, value: Any, path: str, numbers: Iterator[int], depth: int = 0) -> None:
+    if depth > MOST_DEPTH:
+        raise _refusal(path, name, value, f"is more than {MOST_DEPTH} levels deep")
+    if next(numbers) > MOST_SETTINGS:
+        raise _refusal(path, name, value, f"comes after more than {MOST_SETTINGS:,} others")
     if type(value) is argparse.Namespace:
         value = vars(value)
     # No other mappings: an OrderedDict can have attributes, and fairseq would read those
     if type(value) is dict:
         for key, entry in value.items():
-            _check(str(key), entry, path)
+            _check(str(key), entry, path, numbers, depth + 1)
     elif type(value) in (list, tuple):
         for entry in value:
-            _check(name, entry, path)
+            _check(name, entry, path, numbers, depth + 1)
     elif type(value) not in (str, int, float, bool, type(None)):
         raise _refusal(path, name, value, "is not a plain value")
     else:

@@ -55,6 +55,7 @@ def _can_do_without(model: Any) -> bool:
     # A subclass may read weights
     if not all(vars(type(one)).get("weights_may_be_unread") for one in (model, decoder)):
         return False
-    last = decoder.layers[-1]  # not by iterating: LayerDrop would skip layers at random
-    watched = filter(None, (model, decoder, last, last.encoder_attn))
+    # Not by iterating: LayerDrop would skip layers at random
+    last = decoder.layers[-1] if len(decoder.layers) else None
+    watched = filter(None, (model, decoder, last, getattr(last, "encoder_attn", None)))
     return not (compat.has_global_hooks() or any(map(has_hook, watched)))

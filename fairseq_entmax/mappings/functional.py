@@ -145,8 +145,8 @@ def number_in(
     """Return ``value`` as a float, or raise a ValueError that says what is ``allowed``."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be {allowed}, not {value!r:.100}") from None
     if isinstance(value, bool) or not is_allowed(number):  # a comparison with NaN is false
         raise ValueError(f"{name} must be {allowed}, not {number}")
     return number

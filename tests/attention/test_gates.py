@@ -43,7 +43,7 @@ def test_draws_follow_the_probabilities_and_mean_of_their_distribution(log_a, te
     gamma, zeta = stretch
     torch.manual_seed(0)
     # One pass through many gates draws each of them once
-    gate = HardConcreteGate(DRAWS, temperature, stretch=stretch, init=log_a)
+    gate = HardConcreteGate(DRAWS, temperature, stretch, init=log_a)
     drawn = gate().detach().double()
     zero = sigmoid(temperature * math.log(-gamma / zeta) - log_a)
     one = sigmoid(log_a - temperature * math.log((1 - gamma) / (zeta - 1)))

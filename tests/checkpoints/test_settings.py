@@ -39,6 +39,18 @@ def test_other_values_are_refused_at_any_depth(where, value, wrap):
         check(where, some_setting=wrap(value))
 
 
+def test_settings_that_would_take_minutes_to_read_are_refused():
+    nested = 1
+    for _ in range(200):
+        nested = [nested]
+    for value, message in (
+        (nested, "is more than 20 levels deep"),
+        ([["x"] * 100] * 1000, "comes after more than 20,000 others"),
+    ):
+        with pytest.raises(UnsafeCheckpointError, match=message):
+            check(some_setting=value)
+
+
 @pytest.mark.parametrize("part", ["cfg", "args"])
 def test_settings_must_be_a_group(part):
     for value in ("model: {}", ["model"], 3, b"x"):
