@@ -153,10 +153,7 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@plain.pt", *OUTPUT, *KEEP, "--evidence", "@no.json"], ["No such file", "no.json"]),
         (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
-        (
-            ["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"],
-            ["has no gate on encoder"],
-        ),
+        (["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"], ["no gate on encoder-self:0.0"]),
     ],
 )
 def test_an_error_is_one_line_and_changes_no_file(folder, arguments, messages, capsys):

@@ -154,11 +154,6 @@ def test_evidence_of_another_checkpoint_is_refused(tmp_path):
     assert {*HEADS} - Choice("8", "gradient", str(evidence)).removed(model) == best(8)
 
 
-def test_gates_cannot_choose_in_a_model_without_them(remaining):
-    with pytest.raises(ValueError, match=r"--by gates: .*it\.pt has no gate on encoder-self:0\.0"):
-        remaining(state_of(trained()), "8", "gates")
-
-
 def test_parameters_of_unknown_heads_are_refused_where_heads_are_removed():
     state = state_of(trained())
     state["model"]["encoder.layers.0.self_attn.head_scale"] = torch.ones(4)
