@@ -279,7 +279,7 @@ def check_stretch(value: Any) -> tuple[float, float]:
     parts = value.split(",") if isinstance(value, str) else value
     try:
         numbers = [float(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = []
     if len(numbers) == 1:
         numbers = [-numbers[0], 1 + numbers[0]]

@@ -46,8 +46,7 @@ def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], facto
     It gets new tensors for the old, and the factor unless that is 1. A state dict without a factor
     has 1. The ``prefix`` of the names ends with a dot.
     """
-    numerator, denominator = state_dict.pop(prefix + RATIO, as_ratio(NO_FACTOR)).tolist()
-    theirs = numerator / denominator
+    theirs = _factor_of(state_dict.pop(prefix + RATIO, as_ratio(NO_FACTOR)), prefix + RATIO)
     if not math.isclose(theirs, factor, rel_tol=_SAME):
         for name in (f"{prefix}{name}" for name in names):
             if name in state_dict:
@@ -55,6 +54,11 @@ def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], facto
                 state_dict[name] = value_of(state_dict[name], theirs) / factor
     if factor != NO_FACTOR:
         state_dict[prefix + RATIO] = as_ratio(factor)
+
+
+def _factor_of(ratio: Tensor, name: str) -> float:
+    numerator, denominator = [*ratio.flatten().tolist(), 0, 0][:2]
+    return check_lr_factor(numerator / denominator if denominator else math.nan, name)
 
 
 def as_ratio(factor: float) -> Tensor:

@@ -105,7 +105,7 @@ def test_the_penalty_lowers_the_number_of_heads_to_the_target_and_is_zero():
         learns = updates not in (0, 6)
         assert all((gate.weight.grad != 0).any() == learns for gate in gates)
     assert drawn.tolist() == evaluated(gates)
-    with pytest.raises(ValueError, match="--gate subset keeps a given number of heads: give --ta"):
+    with pytest.raises(ValueError, match="keeps a given number of heads: give --target-heads"):
         HeadPenalty(0.1).check(by_place)
 
 

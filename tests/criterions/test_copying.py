@@ -176,9 +176,8 @@ def test_the_copy_loss_is_refused_for_mappings_without_one(mapping):
 
 def test_logged_alphas_are_those_of_the_copy_heads():
     model = model_of("sparsemax", copy_mapping="entmax:init=1.3", copy_heads="1,3")
-    torch.testing.assert_close(
-        _values_of_copy_heads(model)["alpha"].float(), torch.tensor([1.3, 1.3])
-    )
+    alphas = _values_of_copy_heads(model)["alpha"]
+    torch.testing.assert_close(alphas.float(), torch.tensor([1.3, 1.3]))
 
 
 def test_a_model_that_does_not_copy_is_refused():

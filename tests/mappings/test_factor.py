@@ -107,6 +107,13 @@ def test_half_precision_keeps_the_values_and_the_factor(dtype, factor):
     assert_same_values(half, saved, rtol=2e-2)
 
 
+@pytest.mark.parametrize("ratio", [[0, 1], [1, 0], [10]])
+def test_an_invalid_ratio_is_refused(ratio):
+    state = {**build("entmax").state_dict(), "lr_factor_ratio": torch.tensor(ratio)}
+    with pytest.raises(ValueError, match=r"lr_factor_ratio must be a number above 0, from 0\.001"):
+        build("entmax").load_state_dict(state)
+
+
 @pytest.mark.parametrize(("own", "theirs"), [(1, 30), (10, 1), (10, 30)])
 def test_per_head_mappings_load_the_values_of_one_mapping_under_any_factors(own, theirs):
     fast = f":lr_factor={own}" if own != 1 else ""

@@ -156,11 +156,8 @@ def test_training_from_a_pruned_checkpoint_keeps_its_copy_heads(
 
 def test_options_choose_the_heads_of_another_copy_layer(pruned_file, tmp_path):
     options = {"copy_layer": 1, "cross_attn_mapping": "(entmax|sparsemax*2),entmax"}
-    model = started(pruned_file, tmp_path, copy_heads="2", **options)
-    assert (model.attention_options.copy.layer, model.attention_options.copy.copy_heads) == (
-        1,
-        (2,),
-    )
+    copy = started(pruned_file, tmp_path, copy_heads="2", **options).attention_options.copy
+    assert (copy.layer, copy.copy_heads) == (1, (2,))
     with pytest.raises(ValueError, match=r"--copy-heads 3: layer 1 .* has heads 0 to 2"):
         started(pruned_file, tmp_path, copy_heads="3", **options)
     message = r"--copy-heads 2,3: \S+pruned.pt was pruned, and its copy heads are now 1,2: "
@@ -172,9 +169,6 @@ def test_a_pruned_model_can_be_trained_to_copy(tmp_path):
     gone = parse_heads("cross:1.0,1.2;encoder-self:0.3")
     path = tmp_path / "pruned.pt"
     torch.save(prune_state(state_of(varied()), "some.pt", gone)[0], path)
-    model = started(path, tmp_path, copy_heads="1")
-    assert model.attention_options.heads["cross"] == [4, 2]
-    assert (model.attention_options.copy.layer, model.attention_options.copy.copy_heads) == (
-        1,
-        (1,),
-    )
+    found = started(path, tmp_path, copy_heads="1").attention_options
+    assert found.heads["cross"] == [4, 2]
+    assert (found.copy.layer, found.copy.copy_heads) == (1, (1,))

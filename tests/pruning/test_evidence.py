@@ -127,6 +127,7 @@ def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path)
             {**ablation(), "removals": [{"heads": ["cross:0.0"], "loss": None}]},
             "no such score",
         ),
+        ("loss", ["nothing"], "no such score for every head of"),
         ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
         ("gradient", {"models": analysis("gradient")["models"] * 2}, r"\(it has several models"),
         (
