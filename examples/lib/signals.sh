@@ -3,6 +3,7 @@
 if [[ -z ${RECIPE_GROUP-} ]]; then
     set -m
     RECIPE_GROUP=1 "$BASH" "$0" "$@" &
+    set +m # else wait returns when the group is suspended
     # shellcheck disable=SC2064 # a loop around the script ends only if the script dies of the signal
     for signal in HUP INT TERM; do trap "kill -- -\$!; trap - $signal; kill -$signal \$\$" $signal; done
     wait "$!"

@@ -47,17 +47,17 @@ class DryRun:
         self.bin, self.log = folder / "bin", folder / "calls"
         self.bin.mkdir(parents=True)
         for name in [*(f"fairseq-{one}" for one in COMMANDS), "sacrebleu", "torchrun"]:
-            self._write(name, self._stub(name))
+            self.write(name, self._stub(name))
         device = r"*environment.py\ device\ cpu) echo cpu; exit ;;"  # called dozens of times
         torch = f"{OF_TORCH}) {self._stub('python3')} ;;"
-        self._write("python3", f'case "$*" in {device} {torch} esac; exec {sys.executable} "$@"')
+        self.write("python3", f'case "$*" in {device} {torch} esac; exec {sys.executable} "$@"')
         # Merges of a miniature text are learned in a second, but it has fewer than 32,000
-        self._write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
+        self.write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
 
     def _stub(self, name: str) -> str:
         return f'exec {sys.executable} -I -S {STUB} {self.log} {name} "$@"'
 
-    def _write(self, name: str, body: str) -> None:
+    def write(self, name: str, body: str) -> None:
         (self.bin / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
         (self.bin / name).chmod(0o755)
 

@@ -81,12 +81,9 @@ def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(
     assert (names(tmp_path), names(tmp_path / "data")) == ({"data"}, {".done", "file"})
     assert shell("is_done data/.done settings", tmp_path).returncode == 0
     here = tmp_path / "here"
-    killed = shell(
-        "mkdir -p here/text; hold_lock $PWD/here; begin_dir $PWD/here/data-bin; "
-        "begin_dir $PWD/here/text; rm() { kill -KILL $BASHPID; }; finish_dir $PWD/here/text done",
-        tmp_path,
-    )
-    assert killed.returncode == -9
+    script = "mkdir -p here/text; hold_lock $PWD/here; begin_dir $PWD/here/data-bin; begin_dir "
+    script += "$PWD/here/text; rm() { kill -KILL $BASHPID; }; finish_dir $PWD/here/text done"
+    assert shell(script, tmp_path).returncode == -9
     (here / "mine.tmp").touch()
     assert names(here) == {".lock", "data-bin.tmp", "text", "text.old", "mine.tmp"}
     assert shell("hold_lock $PWD/here", tmp_path).returncode == 0
@@ -140,14 +137,18 @@ def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) 
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
 
 
-def test_a_signal_to_the_script_ends_its_child_processes(tmp_path: Path) -> None:
-    step = f'source {EXAMPLES}/lib/recipe.sh; hold_lock "$PWD"; touch begun; sleep 60'
+def test_a_suspended_script_goes_on_and_a_signal_ends_its_processes(tmp_path: Path) -> None:
+    step = f'source {EXAMPLES}/lib/recipe.sh; hold_lock "$PWD"; echo $$ >pid; touch begun; sleep 60'
     (tmp_path / "step.sh").write_text(step)
-    environment = {**os.environ, "RECIPE_FOLDER": str(EXAMPLES / RECIPE)}
-    process = subprocess.Popen(["bash", "step.sh"], cwd=tmp_path, env=environment)
+    command = ["env", f"RECIPE_FOLDER={EXAMPLES / RECIPE}", "bash", "step.sh"]
+    process = subprocess.Popen(command, cwd=tmp_path)
     while not (tmp_path / "begun").exists():
         assert process.poll() is None
         time.sleep(0.02)
+    for sent in (signal.SIGSTOP, signal.SIGCONT):
+        os.killpg(int((tmp_path / "pid").read_text()), sent)
+        time.sleep(0.2)
+        assert process.poll() is None
     process.terminate()
     assert process.wait(30) == -signal.SIGTERM
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
@@ -167,8 +168,7 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     """The output of prepare.sh, which a stub stops at the words."""
     shutil.rmtree(tmp_path / "stubs", ignore_errors=True)
     dry = DryRun(tmp_path / "stubs")
-    (dry.bin / "subword-nmt").write_text("#!/bin/sh\nexit 9\n")
-    (dry.bin / "subword-nmt").chmod(0o755)
+    dry.write("subword-nmt", "exit 9")
     command = (RECIPE, "prepare.sh", "--output", tmp_path / "out", "--workers", 1)
     return dry(*command, check=False, CORPORA=str(table), **further)
 
@@ -253,8 +253,7 @@ def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path
     """The line is lost as on a disk that was full for a moment."""
     dry, real = DryRun(tmp_path / "stubs"), shutil.which("subword-nmt", path=PATH)
     body = f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac'
-    (dry.bin / "subword-nmt").write_text(f"#!/bin/sh\n{body}\n")
-    (dry.bin / "subword-nmt").chmod(0o755)
+    dry.write("subword-nmt", body)
     given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     command = (RECIPE, "prepare.sh", "--output", tmp_path / "out", "--workers", 1)
     assert "was not written completely" in dry(*command, check=False, **given)
