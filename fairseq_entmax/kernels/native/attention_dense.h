@@ -7,8 +7,7 @@
 /* Whether a head is dense. starts: where the support of each of its queries begins. */
 static int is_dense(const Shape *shape, const int64_t *starts)
 {
-    return shape->keys <= MOST_DENSE && shape->queries <= MOST_DENSE && !shape->dropout.factor &&
-           DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
+    return !shape->dropout.factor && DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
 }
 
 /* SUMS sums of rows are computed at once, COLUMNS vectors of each */

@@ -6,9 +6,8 @@
 #define TOGETHER (LANES == 16 ? 8 : 4)
 
 /* A dense head takes GROUP blocks of queries together, so that the sums of all keys are read and written once for all
- * of them. It has at most MOST_DENSE keys, and as many queries: more would not stay in the caches. */
-#define GROUP 4
-#define MOST_DENSE 1024
+ * of them; more would not stay in the caches */
+#define GROUP (LANES == 16 ? 2 : 4)
 
 /* A thread's working memory. Each row has room for `row` numbers, a multiple of LANES. */
 typedef struct {
@@ -31,8 +30,7 @@ static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
     *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
-    /* A dense head takes GROUP blocks together */
-    long blocks = arrays == BACKWARD_ARRAYS && shape->keys <= MOST_DENSE ? GROUP : 1;
+    long blocks = arrays == BACKWARD_ARRAYS ? GROUP : 1;
     rows->block = make_block(blocks * (rows->row + LANES), arrays);
     long packed = rows->is_short ? LANES : (keys + LANES) * width;
     rows->packed = aligned_alloc(sizeof(vec), packed * sizeof(float));
