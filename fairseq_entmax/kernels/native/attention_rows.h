@@ -35,9 +35,8 @@ static inline __attribute__((always_inline)) void mix_row(const float *weights, 
                                                           Matrix y, const long *offsets, long size, float *restrict out)
 {
     long c = 0;
-    MIX(8)
-    MIX(4)
-    MIX(2)
+    MIX(8) MIX(4) MIX(2) MIX(1)
+    if (c < size && size > LANES) c = size - LANES; /* the last vector overlaps the one before */
     MIX(1)
     for (; c < size; c++) {
         float sum = 0;
