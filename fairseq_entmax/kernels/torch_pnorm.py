@@ -37,14 +37,16 @@ def probabilities(distances: Tensor, epsilon: float | Tensor, gamma: float | Ten
     for _ in range(MOST_STEPS):
         parts = _parts(distances / scale, power)
         excess = (scale * parts.norm * parts.sum - level) / level
-        if may_look and not (excess.abs() > tolerance).any():
+        is_far = excess.abs() > tolerance
+        if may_look and not is_far.any():
             break
         high, low = torch.where(excess > 0, scale, high), torch.where(excess < 0, scale, low)
         ratio = parts.sum * parts.sum / parts.sum_above
         slope = parts.norm * ((1.0 - power) * ratio + power * parts.sum_below)
         moved = scale - excess * level / slope
         inside = (moved > low) & (moved < high)
-        scale = torch.where(excess == 0, scale, torch.where(inside, moved, (low + high) / 2))
+        # Rounding would move a solved row out of its bounds, and so back to their middle
+        scale = torch.where(is_far, torch.where(inside, moved, (low + high) / 2), scale)
     return parts.powers / parts.sum
 
 

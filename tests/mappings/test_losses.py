@@ -68,17 +68,15 @@ def test_the_loss_and_its_derivatives_match_the_definition(alpha, smoothing):
 
 
 def test_the_loss_matches_the_entmax_package_and_cross_entropy_at_one():
+    each = {"reduction": "none"}
     for keys, spread in ((40, 0.1), (40, 10.0), (300, 3.0)):
         scores, target = case(keys=keys, spread=spread)
         for ours, theirs in (
-            (
-                entmax_loss(scores, target, 1.33),
-                package.EntmaxBisectLoss(1.33, 200, reduction="none"),
-            ),
-            (entmax15_loss(scores, target), package.Entmax15Loss(reduction="none")),
-            (entmax_loss(scores, target), package.Entmax15Loss(reduction="none")),
-            (sparsemax_loss(scores, target), package.SparsemaxLoss(reduction="none")),
-            (entmax_loss(scores, target, 1.0), torch.nn.CrossEntropyLoss(reduction="none")),
+            (entmax_loss(scores, target, 1.33), package.EntmaxBisectLoss(1.33, 200, **each)),
+            (entmax15_loss(scores, target), package.Entmax15Loss(**each)),
+            (entmax_loss(scores, target), package.Entmax15Loss(**each)),
+            (sparsemax_loss(scores, target), package.SparsemaxLoss(**each)),
+            (entmax_loss(scores, target, 1.0), torch.nn.CrossEntropyLoss(**each)),
         ):
             torch.testing.assert_close(ours, theirs(scores, target), atol=1e-9, rtol=0)
 
