@@ -40,6 +40,8 @@ def max_omega(scores: Tensor, prox: Step, gamma: float = 1.0, dim: int = -1) -> 
     gamma = check_gamma(gamma)
 
     def apply(in_full: Tensor) -> Tensor:
+        if not in_full.numel():
+            return in_full
         masked = in_full == -torch.inf
         points = in_full.double().masked_fill(masked, 0.0) / gamma
         size = points.detach().abs().amax(-1, keepdim=True).clamp(min=1.0)

@@ -19,13 +19,11 @@ KNOWN = {
 def test_special_cases_match_sparsemax_and_fusedmax_with_their_gradients(gamma, case):
     prox, known = KNOWN[case]
     ours = lambda z, tv: max_omega(z, lambda x: prox(x, tv), gamma)  # noqa: E731
-    rows, grad, tv = (
-        random_rows(6, 12, 1.0),
-        random_rows(6, 12, 1e-6, 1),
-        torch.tensor(0.2).double(),
-    )
+    rows, grad = random_rows(6, 12, 1.0), random_rows(6, 12, 1e-6, 1)
+    tv = torch.tensor(0.2).double()
     torch.testing.assert_close(ours(rows, tv), known(rows / gamma, tv), atol=1e-10, rtol=0)
     assert ours(rows.float(), tv).dtype == torch.float32
+    assert ours(rows[:, :0], tv).shape == (6, 0)
     expected = gradients_of(lambda z, tv: known(z / gamma, tv), grad, rows, tv)
     for one, other in zip(gradients_of(ours, grad, rows, tv), expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-15, rtol=1e-9)
