@@ -15,7 +15,7 @@ from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.kernels.inputs import ScoreSettings, join_heads, split_heads
-from fairseq_entmax.kernels.tracing import outside_graphs
+from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 from fairseq_entmax.mappings.base import has_hook
 
 
@@ -55,7 +55,7 @@ def _heads(attention: AttentionWithHeads, request: Request, key: Tensor) -> Tens
             return None
     else:
         settings["epsilon"] = mapping.epsilon()
-        if settings["epsilon"] is None:
+        if settings["epsilon"] is None or is_recorded():  # a trace shows no kernel
             return None
         function = kernels.attention_for(query, compat.computing_dtype(query), attention.head_dim)
         if function is None:

@@ -17,7 +17,6 @@ from fairseq_entmax.kernels.inputs import (
     split_heads,
 )
 from fairseq_entmax.kernels.structure import PLAIN
-from fairseq_entmax.kernels.tracing import refuse_export
 
 
 class Inputs(NamedTuple):
@@ -119,7 +118,6 @@ def attention(
         sees no key gets zeros and gives no gradients. Any other gets NaN if its head's epsilon is
         NaN, or if a score is NaN or ``+inf``. Differentiable in query, key, value and epsilon.
     """
-    refuse_export()
     dense = dense_rows(query), dense_rows(key), dense_rows(value)
     inputs = Inputs(*dense, epsilon, ScoreSettings(**settings), heads)
     inputs.check()

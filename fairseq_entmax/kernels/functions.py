@@ -27,7 +27,8 @@ def map_rows(
     strength: float | Tensor = 0.0,
 ) -> Tensor:
     """The probabilities, differentiable in scores, epsilon and strength."""
-    if not torch.is_grad_enabled():  # faster for the steps of a beam search, which do little else
+    # Faster for the steps of a beam search, which do little else; but a trace would not show it
+    if not (torch.is_grad_enabled() or torch.jit.is_tracing()):
         return backend.probabilities(scores, structure, _as(scores, epsilon), _as(scores, strength))
     probs: Tensor = _Rows.apply(backend, scores, structure, epsilon, strength)
     return probs

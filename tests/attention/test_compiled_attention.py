@@ -27,9 +27,8 @@ def test_compiled_attention_matches_a_plain_call(mapping, need_weights):
     for length in (7, 5) if mapping == "entmax" else (7,):
         padding = torch.zeros(BATCH, length, dtype=torch.bool)
         padding[0, length - 2 :] = True
-        words = torch.randn(
-            length, BATCH, WIDTH, generator=torch.Generator().manual_seed(2), requires_grad=True
-        )
+        torch.manual_seed(2)
+        words = torch.randn(length, BATCH, WIDTH, requires_grad=True)
         leaves, results = [words, *module.parameters()], []
         for function in (compiled, attend):
             loss = function(words, padding).pow(2).sum()

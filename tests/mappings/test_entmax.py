@@ -65,9 +65,8 @@ def build(text, heads=4, **options):
 def test_a_text_builds_its_mapping_with_its_values(text):
     function, values, learned = TEXTS[text]
     scores, mapping = attention_scores(), build(text)
-    torch.testing.assert_close(
-        mapping(scores).double(), function(scores).double(), atol=3e-6, rtol=0
-    )
+    ours, truth = mapping(scores).double(), function(scores).double()
+    torch.testing.assert_close(ours, truth, atol=3e-6, rtol=0)
     found = {name: value.tolist() for name, value in mapping.head_values().items()}
     assert found.keys() == values.keys()
     for name, value in found.items():
@@ -92,9 +91,8 @@ def test_alpha_of_a_head_is_one_plus_the_sigmoid_of_its_logit():
     scores = attention_scores(8)
     probs = mapping(scores)
     for head, alpha in enumerate(alphas):
-        torch.testing.assert_close(
-            probs[:, head].double(), bisection(scores[:, head], alpha), rtol=0, atol=2e-6
-        )
+        truth = bisection(scores[:, head], alpha)
+        torch.testing.assert_close(probs[:, head].double(), truth, rtol=0, atol=2e-6)
     probs.square().sum().backward()
     assert mapping.alpha_logit.grad.isfinite().all()
 

@@ -62,9 +62,7 @@ def test_a_step_of_adam_is_multiplied_by_the_factor(text):
         (mapping(scores) * torch.arange(9.0)).sum().backward()
         gradients = [parameter.grad for parameter in mapping.parameters()]
         optimizer.step()
-        moves.append(
-            {name: p.detach() * factor - start[name] for name, p in mapping.named_parameters()}
-        )
+        moves.append({n: p.detach() * factor - start[n] for n, p in mapping.named_parameters()})
         assert all(gradient.any() for gradient in gradients)
     for name, move in moves[0].items():
         torch.testing.assert_close(moves[1][name], 10 * move, rtol=1e-6, atol=1e-12)

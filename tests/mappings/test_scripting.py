@@ -76,7 +76,6 @@ def test_a_custom_mapping_without_scripting_names_the_missing_method(base):
         def forward(self, scores):
             return torch.softmax(scores * 0, -1)
 
-    with pytest.raises(
-        ValueError, match=r"the mapping Uniform .* your own mapping if it defines scriptable\(\)"
-    ):
+    message = r"the mapping Uniform .* your own mapping if it defines scriptable\(\)"
+    with pytest.raises(ValueError, match=message):
         Uniform().exported()

@@ -194,6 +194,16 @@ def test_a_sentence_of_padding_alone_gives_the_same_result_scripted(tmp_path):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
 
 
+@torch.no_grad()
+def test_a_trace_gives_the_same_result_for_other_words_and_padding():
+    module = attention().requires_grad_(False)
+    attend = lambda words, padding: module(words, words, words, padding, need_weights=False)[0]  # noqa: E731
+    torch.manual_seed(1)
+    first, other = ((torch.randn(length, 3, 8), torch.rand(3, length) < 0.3) for length in (5, 9))
+    found = torch.jit.trace(attend, first)(*other)
+    torch.testing.assert_close(found, attend(*other), atol=1e-5, rtol=0)
+
+
 def test_scripted_attentions_have_separate_caches():
     first, second = (torch.jit.script(attention()) for _ in range(2))
     state = first.set_incremental_state({}, "key", {"a": torch.tensor([1])})

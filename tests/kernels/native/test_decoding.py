@@ -55,14 +55,10 @@ def test_output_and_probabilities_match_float64(shape, epsilon):
     query, cached = of_source(shape)
     epsilons = epsilons_of(shape[2], epsilon)
     output, probs = step(query, cached, epsilons, shape[4] ** -0.5, wants_probs=True)
-    own = cached.origins.long()
-    expected = in_float64(
-        query, cached.key[own], cached.value[own], epsilons, cached.padding.bool()[own]
-    )
-    torch.testing.assert_close(
-        output.view(expected[0].shape).double(), expected[0], atol=3e-6, rtol=0
-    )
-    torch.testing.assert_close(probs.double(), expected[1], atol=2e-6, rtol=0)
+    own, padding = cached.origins.long(), cached.padding.bool()
+    found = in_float64(query, cached.key[own], cached.value[own], epsilons, padding[own])
+    torch.testing.assert_close(output.view(found[0].shape).double(), found[0], atol=3e-6, rtol=0)
+    torch.testing.assert_close(probs.double(), found[1], atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
