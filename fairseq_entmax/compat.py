@@ -56,17 +56,22 @@ _trainer: weakref.ref[Any] | None = None
 
 
 def follow_trainer(trainer: Any) -> None:
-    """Make :func:`trainer_num_updates` follow this trainer of fairseq's, while it lives."""
+    """Make :func:`last_trainer` return this trainer of fairseq's, while it lives."""
     global _trainer
     _trainer = weakref.ref(trainer)
 
 
+def last_trainer() -> Any:
+    """The last trainer of a model of this package; None without one."""
+    return None if _trainer is None else _trainer()
+
+
 def trainer_num_updates() -> int | None:
-    """How many updates the last trainer of a model of this package has made; None without one.
+    """How many updates :func:`last_trainer` has made; None without one.
 
     fairseq tells a model this number only before each step, and its meter of that name stands still
     when training resumes in the middle of an epoch."""
-    trainer = None if _trainer is None else _trainer()
+    trainer = last_trainer()
     return None if trainer is None else trainer.get_num_updates()
 
 

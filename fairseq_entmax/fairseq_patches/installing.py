@@ -47,13 +47,14 @@ from fairseq_entmax.fairseq_patches.exact_search import counts
 from fairseq_entmax.fairseq_patches.replacing import replace, replace_in
 
 # The functions of fairseq's commands that train, search or evaluate, and the changes to them
-COMMANDS: dict[str, tuple[Any, ...]] = {
-    "fairseq_cli.train": ("train", finished_training.end_when_done),
+COMMANDS: tuple[tuple[Any, ...], ...] = (
+    ("fairseq_cli.train", "train", finished_training.end_when_done),
+    ("fairseq_cli.train", "should_stop_early", rising.wait_until_risen),
     # The only one of these commands that does not use call_main
-    "fairseq_cli.generate": ("_main", error_sentences.end_processes, counts.reporting),
-    "fairseq_cli.interactive": ("main", counts.reporting),
-    "fairseq_cli.eval_lm": ("eval_lm", perplexity.evaluate_with_zeros),
-}
+    ("fairseq_cli.generate", "_main", error_sentences.end_processes, counts.reporting),
+    ("fairseq_cli.interactive", "main", counts.reporting),
+    ("fairseq_cli.eval_lm", "eval_lm", perplexity.evaluate_with_zeros),
+)
 # fairseq's modules that read a file which the settings in a checkpoint may name. With torch's own
 # load they would run what is in it, or, from torch 2.6 on, refuse every checkpoint of fairseq's
 LOADING = (
@@ -110,5 +111,4 @@ def _running_commands() -> Iterator[tuple[Any, ...]]:
     for module in list(sys.modules.values()):
         # Under its own name, or as __main__
         name = getattr(getattr(module, "__spec__", None), "name", None)
-        if name in COMMANDS:
-            yield module, *COMMANDS[name]
+        yield from ((module, *changes) for command, *changes in COMMANDS if command == name)

@@ -1,16 +1,18 @@
 """Rising mappings (``--alpha-warmup-updates``) and outputs (``--loss-alpha-warmup-updates``).
 
-Without it: validation and the checkpoint have the share of the previous update, and
-``checkpoint_best.pt`` may be from the middle of the rise, denser than asked for.
+Without it: validation and the checkpoint have the share of the previous update, the best checkpoints
+may be from the middle of the rise, denser than asked for, and ``--patience`` may end training there.
 Remove when: fairseq tells a model its updates also after each, and lets it say that it is not done.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
+from fairseq_entmax import compat
 from fairseq_entmax.mappings.rise import rises_of
 
 
@@ -25,12 +27,22 @@ def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwarg
 def forget_best(
     save: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any
 ) -> Any:
-    """``save_checkpoint``, but no best score is remembered while anything in the model rises."""
-    best = vars(checkpoint_utils.save_checkpoint)
-    is_rising = any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))
-    if is_rising:
-        best.pop("best", None)
+    """``save_checkpoint``, but no best score or checkpoint is kept while anything in the model rises."""
+    if not _is_rising(trainer):
+        return save(cfg, trainer, *args, **kwargs)
+    best, cfg = vars(checkpoint_utils.save_checkpoint), copy.deepcopy(cfg)
+    best.pop("best", None)
+    cfg.keep_best_checkpoints = 0  # in a copy, as the checkpoint has the settings, too
     saved = save(cfg, trainer, *args, **kwargs)
-    if is_rising:
-        best.pop("best", None)
+    best.pop("best", None)
     return saved
+
+
+def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:
+    """``should_stop_early``, but ``--patience`` counts only once nothing in the model rises."""
+    trainer = compat.last_trainer()
+    return (trainer is None or not _is_rising(trainer)) and stop(*args)
+
+
+def _is_rising(trainer: Trainer) -> bool:
+    return any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))

@@ -11,6 +11,7 @@ from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import value_table
 from fairseq_entmax.analysis.document.model_entries import training_records
+from fairseq_entmax.fairseq_patches import rising
 from fairseq_entmax.models.checkpoint_model import read_model
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.pruning import Head, prune_checkpoint
@@ -72,16 +73,17 @@ def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_starts_again(tmp_pat
         assert alphas(model) == 1.25
 
 
-def test_no_checkpoint_from_before_the_end_of_the_rise_stays_the_best(tmp_path):
-    trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
-    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
-    found = []
+def test_no_checkpoint_from_before_the_end_of_the_rise_stays_the_best_or_ends_training(tmp_path):
+    options = [f"--save-dir={tmp_path}", "--keep-best-checkpoints=1"]
+    trainer = make_trainer(build_model(**SPARSE), *options)
+    epoch, best = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict), []
     for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise ends with the fourth
         train(trainer)
+        best.append(rising.wait_until_risen(lambda: True))
         checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
-        saved = torch.load(tmp_path / "checkpoint_best.pt")
-        found.append(saved["extra_state"]["val_loss"])
-    assert found == [5.0, 3.0, 4.0, 4.5, 4.5, 4.2]
+        best.append(torch.load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"])
+    assert best == [False, 5.0, False, 3.0, False, 4.0, True, 4.5, True, 4.5, True, 4.2]
+    assert [path.name for path in tmp_path.glob("*.best_*")] == ["checkpoint.best_loss_4.2000.pt"]
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
@@ -89,14 +91,12 @@ def test_the_output_alpha_rises_with_that_of_its_loss(tmp_path):
     options = {"criterion": "entmax_loss", "loss_alpha": 1.5, "loss_alpha_warmup_updates": 2}
     model = build_model(**options)
     trainer = make_trainer(model, *LOSS)
-    found, losses = [], []
+    found = []
     for _ in range(3):
-        found.append(model.output_alpha)
         probs = model.get_normalized_probs((output(model), {}), log_probs=False)
-        losses.append(bool((probs == 0).any()))
+        found += [model.output_alpha, bool((probs == 0).any())]
         train(trainer)
-    assert found == [1.0, 1.25, 1.5]
-    assert losses[0] is False
+    assert (found[::2], found[1]) == ([1.0, 1.25, 1.5], False)
     saved = build_model(output_alpha=1.5, loss_alpha_warmup_updates=2)
     state = torch.load(save(trainer, tmp_path / "some.pt"))["model"]
     state["output_rise.updates"].fill_(1)
