@@ -10,9 +10,7 @@ from fairseq import utils
 from fairseq_entmax import kernels
 from tests.support import batch, build_model, spread_scores, tiny_task
 
-pytestmark = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="this needs a GPU that torch can use"
-)
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU for torch")
 
 # Relative errors: float32 products use parts of 19 bits, and float16 has 11 bits
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 3e-2}
@@ -66,10 +64,8 @@ def translations(model, given):
 @on_both
 def test_translations_match_the_cpu(mapping, dtype, monkeypatch):
     on_cpu, on_gpu = models(mapping, dtype, monkeypatch)
-    expected, expected_scores = translations(on_cpu, sample())
+    expected, true_scores = translations(on_cpu, sample())
     words, scores = translations(on_gpu, utils.move_to_cuda(sample()))
     # In float16 another translation with an almost equal score may be the best
-    torch.testing.assert_close(
-        scores.cpu().float(), expected_scores, rtol=TOLERANCES[dtype], atol=0
-    )
+    torch.testing.assert_close(scores.cpu().float(), true_scores, rtol=TOLERANCES[dtype], atol=0)
     assert words == expected or dtype == torch.float16

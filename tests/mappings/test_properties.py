@@ -37,10 +37,8 @@ every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUN
 def masked_score_rows(draw):
     """A row with frequent ties, and a mask (true where masked) that leaves at least one key."""
     spread = draw(st.sampled_from((0.125, 1.0, 4.0, 50.0)))
-    number = st.one_of(
-        st.floats(-spread, spread, width=32), st.sampled_from((0.0, spread, -spread))
-    )
-    row = torch.tensor(draw(st.lists(number, min_size=1, max_size=12)))
+    score = st.one_of(st.floats(-spread, spread, width=32), st.sampled_from((0.0, spread, -spread)))
+    row = torch.tensor(draw(st.lists(score, min_size=1, max_size=12)))
     count = row.numel()
     mask = torch.tensor(draw(st.lists(st.booleans(), min_size=count, max_size=count)))
     mask[draw(st.integers(0, count - 1))] = False

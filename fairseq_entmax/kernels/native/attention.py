@@ -93,8 +93,10 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     starts = support = None
     if keeps:
         starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
-        # Room for all keys: what is not written to uses no memory
-        support = torch.empty((2, blocks * lanes() * keys), dtype=torch.int32)
+        # Room for all keys: what is not written to uses no memory. torch.empty may fill it
+        room = blocks * lanes() * keys
+        storage = torch.UntypedStorage(room * 8)
+        support = torch.empty(0, dtype=torch.int32).set_(storage).view(2, room)
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()

@@ -52,6 +52,14 @@ def test_attention_matches_float64(case, epsilon):
     contract.check_attention(attention.attention, case, given)
 
 
+def test_deterministic_algorithms_do_not_fill_the_room_for_the_support(request):
+    request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
+    torch.use_deterministic_algorithms(True)  # torch.empty then fills what it returns
+    made, settings = contract.tensors_of(contract.CASES[5])
+    _, (starts, support) = attention._forward(attention.Inputs(*made[:3], 1.0, settings), True)
+    assert (support[:, starts[-1] :] != torch.iinfo(torch.int32).max).any()
+
+
 def test_second_derivatives_match_torchs_operations():
     made, settings = contract.tensors_of(contract.CASES[8])
     epsilon = torch.tensor([0.2, 0.6])
