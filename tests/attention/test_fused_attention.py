@@ -310,6 +310,17 @@ def test_queries_without_keys_are_computed_in_parts_without_nan(kind, softmax_ca
     assert not softmax_calls
 
 
+def test_an_adapter_in_the_place_of_a_projection_is_called():
+    class Adapted(nn.Sequential):
+        weight = property(lambda self: self[0].weight)
+        bias = property(lambda self: self[0].bias)
+
+    module = make("encoder-self", "softmax", torch.float32)
+    plain = attend(module, "encoder-self")[1]
+    module.v_proj = Adapted(module.v_proj, nn.Tanh())
+    assert not torch.allclose(attend(module, "encoder-self")[1], plain)
+
+
 def test_dropout_of_softmax_is_left_to_torch(softmax_calls):
     module = make("cross", "softmax", torch.float32, dropout=0.5).train()
     outputs = []

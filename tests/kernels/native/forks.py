@@ -17,9 +17,7 @@ def digest() -> str:
     draw = torch.Generator().manual_seed(1)
     scores = torch.randn(2048, 64, generator=draw).requires_grad_()
     alpha = torch.full((2048, 1), 1.3, requires_grad=True)
-    query, key, value = (
-        torch.randn(2, 4, 128, 16, generator=draw).requires_grad_() for _ in range(3)
-    )
+    query, key, value = torch.randn(3, 2, 4, 128, 16, generator=draw).requires_grad_()
     probs = entmax(scores, alpha)
     attended = attention.attention(query, key, value, 0.5)
     tensors = [probs, *torch.autograd.grad(probs.square().sum(), (scores, alpha)), attended]

@@ -76,10 +76,8 @@ def test_attention_with_one_epsilon_matches_float64(epsilon):
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)])
 def test_attention_in_half_precision_matches_float64(dtype, atol):
-    given = (CASES[1], torch.linspace(0.2, 1.0, CASES[1].sizes[1]))
-    contract.check_attention(
-        triton_attention.attention, *given, atol=atol, dtype=dtype, device=DEVICE
-    )
+    case, epsilon = CASES[1], torch.linspace(0.2, 1.0, CASES[1].sizes[1])
+    contract.check_attention(triton_attention.attention, case, epsilon, atol, dtype, DEVICE)
 
 
 # --- tiles without support -----------------------------------------------------------------------
