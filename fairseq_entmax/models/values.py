@@ -4,8 +4,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from omegaconf import ListConfig
+
 from fairseq_entmax.mappings.factor import check_lr_factor
 from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, parse_layers
+
+_LISTS = list | tuple | ListConfig
 
 
 def parse_layers_option(value: Any) -> LayersSpec:
@@ -20,7 +24,7 @@ def parse_mapping_option(value: Any) -> list[LayerSpec]:
 
 def mapping_text(value: Any) -> str:
     """Join mappings, given as a text or a list of texts, into one text that is not yet parsed."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, _LISTS):
         return ",".join(mapping_text(item) for item in value)
     if not isinstance(value, str):
         raise ValueError(f"a mapping must be a text such as 'entmax', not {value!r}")
@@ -37,7 +41,7 @@ def parse_head_counts(value: Any) -> list[int]:
 
 def parts(value: Any) -> list[str]:
     """The parts of a comma-separated text, or the entries of a list, as in YAML."""
-    split = value if isinstance(value, list | tuple) else str(value).split(",")
+    split = value if isinstance(value, _LISTS) else str(value).split(",")
     return [str(part).strip() for part in split] or [""]
 
 

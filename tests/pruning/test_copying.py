@@ -143,7 +143,7 @@ def started(path, tmp_path, arch=ARCH, yaml=False, **options):
 
 
 @pytest.mark.parametrize("yaml", [False, True])
-@pytest.mark.parametrize("options", [{}, {"copy_heads": "1,2", "copy_layer": 0}])
+@pytest.mark.parametrize("options", [{}, {"copy_heads": [1, 2], "copy_layer": 0}])
 def test_training_from_a_pruned_checkpoint_keeps_its_copy_heads(
     pruned_file, tmp_path, options, yaml
 ):
