@@ -1,7 +1,7 @@
-"""Provides NumPy's ``compat``, which fairseq's data sets use.
+"""Provides NumPy's ``compat``, which fairseq's data sets of texts use.
 
 Without it: single sentences (``--sample-break-mode eos``, ``fairseq-interactive`` with a language
-model, its ``sample`` and ``score``) and bucketed batches raise an ``AttributeError`` of NumPy's.
+model, its ``sample`` and ``score``) raise an ``AttributeError`` of NumPy's.
 Remove when: fairseq no longer uses ``numpy.compat``, or only NumPy below 2.4 is supported.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy
 
-# fairseq's modules that use it
-MODULES = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
+# fairseq's module that uses it, besides its bucketed batches, which need an older NumPy anyway
+MODULES = ("fairseq.data.token_block_dataset",)
 
 
 class NumPyWithCompat(ModuleType):
