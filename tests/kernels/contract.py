@@ -124,9 +124,8 @@ def check_structured(backend, structure, keys):
         own = torch.full_like(epsilon, strength)
         given = {"scores": scores, "epsilon": epsilon, "strength": own, "grad": grad}
         probs = backend.probabilities(scores, structure, epsilon, own)
-        truth = torch_structured.probabilities(
-            scores.double(), structure, epsilon.double(), own.double()
-        )
+        exact = epsilon.double(), own.double()
+        truth = torch_structured.probabilities(scores.double(), structure, *exact)
         size = scores.masked_fill(~scores.isfinite(), 0.0).abs().amax(-1, keepdim=True)
         is_large = size > 100
         assert_rows(probs[~is_large[:, 0]], truth[~is_large[:, 0]], 6e-6, {})
@@ -135,7 +134,7 @@ def check_structured(backend, structure, keys):
         masked = scores == -INF
         wanted = (True, True, True)
         found = backend.gradients(probs, structure, epsilon, own, masked, grad, wanted)
-        exact = (epsilon.double(), own.double(), masked, grad.double(), wanted)
+        exact = (*exact, masked, grad.double(), wanted)
         expected = torch_structured.gradients(probs.double(), structure, *exact)
         for ours, other in zip(found, expected, strict=True):
             assert_rows(ours, other, 1e-4, given, 1e-4)

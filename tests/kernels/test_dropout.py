@@ -26,9 +26,7 @@ def test_random_words_match_philox():
     seeds = [0, 1, 2**32 - 1, 2**63 - 2, 0x123456789ABCDEF]
     numbers = [0, 1, 2**31, 2**32 - 1, 2**32, 2**45 + 12345]
     for seed in seeds:
-        expected = [
-            philox((one % 2**32, one >> 32, 0, 0), (seed % 2**32, seed >> 32)) for one in numbers
-        ]
+        expected = [philox((n % 2**32, n >> 32, 0, 0), (seed % 2**32, seed >> 32)) for n in numbers]
         assert first_words(torch.tensor(numbers), torch.tensor([seed])).tolist() == expected
 
 

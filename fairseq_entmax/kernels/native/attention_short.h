@@ -39,7 +39,7 @@ static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
             sum += ZERO_UNLESS(can, x[i]);
             x[i] = WHERE(can, x[i], all(-INFINITY));
         }
-        before = left, left = sum_of(__builtin_convertvector(counts, vec));
+        before = left, left = across(__builtin_convertvector(counts, vec));
     }
     memcpy(block->counts, &counts, sizeof counts);
     return broken;

@@ -44,13 +44,6 @@ static inline Loss loss_of(const Targets *targets)
     return (Loss){epsilon, targets->smoothing, epsilon == 0.5, epsilon == 1};
 }
 
-static inline double across(vec sums)
-{
-    double sum = 0;
-    for (int k = 0; k < LANES; k++) sum += sums[k];
-    return sum;
-}
-
 /* Writes the scores above `least`, then a vector of -inf: `kept` needs room for two vectors more. Returns how many. */
 static inline long keep_above(const float *restrict row, long n, float least, float *restrict kept)
 {

@@ -178,9 +178,9 @@ static inline ivec lanes_below(long number)
     return lane < (int32_t)smaller(number, LANES);
 }
 
-static inline float sum_of(vec numbers)
+static inline double across(vec numbers)
 {
-    float sum = 0;
+    double sum = 0;
     for (int k = 0; k < LANES; k++) sum += numbers[k];
     return sum;
 }
