@@ -22,7 +22,7 @@ _WORD = 0xFFFFFFFF
 
 def new_seed() -> Tensor:
     """A seed from torch's CPU generator: ``(1,)``, int64, not negative."""
-    return torch.randint(2**63 - 1, (1,), dtype=torch.int64)
+    return torch.randint(2**63 - 1, (1,), dtype=torch.int64, device="cpu")
 
 
 def least_word(dropout: float) -> int:

@@ -95,7 +95,8 @@ def positions_first(like: Tensor) -> Tensor:
 
 def epsilon_of_heads(epsilon: float | Tensor, heads: int) -> Tensor:
     """The epsilon of each head as the C library reads it: ``(heads,)``, float32."""
-    return torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
+    values = torch.as_tensor(epsilon, dtype=torch.float32, device="cpu")
+    return values.expand(heads).contiguous()
 
 
 def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:

@@ -137,7 +137,7 @@ class PerHeadMapping(Mapping):
         for number, heads in zip(numbers, self._heads(), strict=True):
             if not isinstance(number, Tensor):
                 filled = 1.0 if number is None else number
-                number = torch.full((1,), filled, device=self._where.device)
+                number = torch.full((1,), filled, dtype=torch.float32, device=self._where.device)
             pieces.append(number.expand(len(heads)))
         return self._joined(pieces, 0)
 

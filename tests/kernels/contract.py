@@ -107,11 +107,7 @@ def check_rows(backend, made, number=None, device="cpu"):
     assert alone[1] is None
 
 
-STRENGTHS = {
-    TV: (0.0, 0.01, 0.1, 1.0, 1e6),
-    OSCAR: (0.0, 0.001, 0.05, 1e6),
-    PNORM: (0.01, 1.0, 50.0),
-}
+STRENGTHS = {TV: (0, 0.01, 0.1, 1, 1e6), OSCAR: (0, 0.001, 0.05, 1e6), PNORM: (0.01, 1, 50)}
 
 
 def check_structured(backend, structure, keys):

@@ -140,10 +140,7 @@ def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
 @pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((2, 1), 1.5), ((2, 2, 1), 0.3)])
 def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
     scores = random_rows(4, 5, scale, seed=1).view(2, 2, 5).requires_grad_()
-    inputs = (
-        scores,
-        *(torch.full(shape, x, dtype=torch.float64, requires_grad=True) for x in case[-2:]),
-    )
+    inputs = (scores, *(torch.full(shape, x).double().requires_grad_() for x in case[-2:]))
     assert torch.autograd.gradcheck(case.function, inputs, atol=1e-6, rtol=1e-5)
     assert torch.autograd.gradgradcheck(case.function, inputs, atol=1e-5, rtol=1e-4)
 

@@ -92,11 +92,11 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     blocks, threads = _blocks_and_threads(sizes)
     starts = support = None
     if keeps:
-        starts = torch.zeros(blocks * lanes() + 1, dtype=torch.int64)
+        starts = output.new_zeros(blocks * lanes() + 1, dtype=torch.int64)
         # Room for all keys: what is not written to uses no memory. torch.empty may fill it
         room = blocks * lanes() * keys
         storage = torch.UntypedStorage(room * 8)
-        support = torch.empty(0, dtype=torch.int32).set_(storage).view(2, room)
+        support = output.new_empty(0, dtype=torch.int32).set_(storage).view(2, room)
     if output.numel():
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
@@ -126,12 +126,12 @@ def _backward(
     sizes = inputs.sizes()
     epsilon = epsilon_of_heads(inputs.epsilon, sizes[1])
     grads = [_empty_like(tensor) for tensor in rows[:3]]
-    for_epsilon = torch.zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
+    for_epsilon = grad.new_zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
     if rows[0].numel() and rows[1].numel():
         # No masks: the support already excludes masked keys
         shape = _shape(sizes, inputs.settings, epsilon, None, None)
         starts, support = (tensor.contiguous() for tensor in saved)
-        for_scores = torch.empty(support.size(1))
+        for_scores = grad.new_empty(support.size(1))
         weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
         gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
         gradients += _OTHER_GRADIENTS.pack(*map(address, (for_epsilon, for_scores, weights)))

@@ -60,6 +60,14 @@ def test_deterministic_algorithms_do_not_fill_the_room_for_the_support(request):
     assert (support[:, starts[-1] :] != torch.iinfo(torch.int32).max).any()
 
 
+def test_the_default_device_is_not_used():
+    made, settings = contract.tensors_of(contract.CASES[7])
+    made[0].requires_grad_()
+    with torch.device("meta"):
+        attention.attention(*made[:3], 0.5, **settings._asdict()).backward(made[3])
+    assert made[0].grad.any()
+
+
 def test_second_derivatives_match_torchs_operations():
     made, settings = contract.tensors_of(contract.CASES[8])
     epsilon = torch.tensor([0.2, 0.6])
