@@ -1,9 +1,10 @@
 """Gradients of alpha-entmax in operations that autograd can follow, for second derivatives.
 
-Backward passes normally compute gradients in place or in kernels, which autograd cannot follow.
-With ``create_graph=True`` they use these functions instead: the same formulas (see
-:mod:`fairseq_entmax.kernels.torch_ops`), but slower and with more memory. They are written in terms
-of the probabilities p, whose derivative is that of the mapping: gradients of any order are correct.
+Kernels compute gradients in a way that autograd cannot follow, and so does
+:mod:`fairseq_entmax.kernels.torch_ops` that of alpha. With ``create_graph=True`` backward passes use
+these functions instead: the same formulas, but slower and with more memory. They are written in
+terms of the probabilities p, whose derivative is that of the mapping: gradients of any order are
+correct.
 
 The derivative of s = p ** (1 - epsilon) contains p ** -epsilon, which grows without bound towards
 the edge of the support, as second derivatives of the mapping do above alpha = 1.5. Outside the
@@ -24,7 +25,7 @@ PHI_SERIES_BELOW = 0.5
 
 
 def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.kernels.torch_ops.scores_gradient`."""
+    """Gradient with respect to the scores (Correia et al. 2019, eq. 7); zero outside the support."""
     sensitivity = _sensitivity(probs, epsilon)
     moved = sensitivity * grad
     total = sensitivity.sum(-1, keepdim=True)
@@ -36,6 +37,8 @@ def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
     """``p ** (1 - epsilon)`` on the support, zero elsewhere; NaN stays NaN."""
     if isinstance(epsilon, float) and epsilon == 0.0:
         return probs
+    if isinstance(epsilon, float) and epsilon == 1.0:
+        return torch.ceil(probs)  # 1 on the support; NaN stays NaN, unlike with sign
     # Not a power: torch treats p ** 0 as a constant even if the exponent is a variable
     power = (_logs(probs) * (1.0 - epsilon)).exp()
     return torch.where(probs > 0, power, probs.detach())

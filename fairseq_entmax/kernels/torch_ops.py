@@ -1,4 +1,4 @@
-"""The mapping in torch's own operations: the threshold of alpha-entmax, and its two derivatives.
+"""The mapping in torch's own operations: the threshold of alpha-entmax, and its derivative in alpha.
 
 Everything here works on the last dimension, in float32 or float64, and writes
 ``epsilon = alpha - 1``, as the derivation does: with a threshold ``theta`` in units of
@@ -109,33 +109,6 @@ def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
     torch.log1p(base, out=out).div_(epsilon).exp_()
     torch.div(out, base.add_(1.0).clamp_(min=tiny), out=base)
     return base.sum(-1, keepdim=True).clamp_(min=tiny)
-
-
-def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """Gradient with respect to the scores (Correia et al. 2019, eq. 7); zero outside the support."""
-    sensitivity = _sensitivity(probs, epsilon)
-    gradient = sensitivity * grad
-    total = sensitivity.sum(-1, keepdim=True).clamp_(min=torch.finfo(probs.dtype).tiny)
-    mean = gradient.sum(-1, keepdim=True).div_(total)
-    return gradient.sub_(sensitivity.mul_(mean))
-
-
-def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
-    """``p ** (1 - epsilon)`` on the support, zero elsewhere."""
-    if isinstance(epsilon, float):
-        if epsilon == 0.0:
-            return probs.clone()
-        if epsilon == 0.5:
-            return probs.sqrt()
-        if epsilon == 1.0:
-            return torch.ceil(probs)  # 1 on the support; NaN stays NaN, unlike with sign
-        # In this order max replaces NaN by a number; the probabilities are NaN already
-        exponent: float | Tensor = max(SMALLEST_EPSILON, 1.0 - epsilon)
-    else:
-        exponent = (1.0 - epsilon).clamp_(min=SMALLEST_EPSILON)
-        exponent.masked_fill_(exponent.isnan(), 1.0)
-    # With the exponent kept above zero, log(0) = -inf ends as exactly 0, even at alpha = 2.
-    return torch.log(probs).mul_(exponent).exp_()
 
 
 def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:

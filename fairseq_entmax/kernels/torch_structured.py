@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from types import ModuleType
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -63,16 +63,16 @@ def gradients(
     masked: Tensor | None,
     grad: Tensor,
     wanted: tuple[bool, bool, bool],
-    rows: ModuleType = torch_ops,
+    alpha_gradient: Callable[..., Tensor] = torch_ops.alpha_gradient,
 ) -> Gradients:
-    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`, with the functions of ``rows``."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     if structure == PNORM:
         return torch_pnorm.gradients(probs, epsilon, strength, grad, wanted)
     for_scores = for_epsilon = for_strength = None
     if wanted[1]:
-        for_epsilon = rows.alpha_gradient(probs, epsilon, grad)
+        for_epsilon = alpha_gradient(probs, epsilon, grad)
     if wanted[0] or wanted[2]:
-        moved = rows.scores_gradient(probs, epsilon, grad)
+        moved = derivatives.scores_gradient(probs, epsilon, grad)
         for_scores = moved
         if structure:
             alone = probs == 0.0
@@ -86,7 +86,7 @@ def gradients(
 
 
 # In operations that autograd can follow, for gradients of gradients
-followed_gradients = functools.partial(gradients, rows=derivatives)
+followed_gradients = functools.partial(gradients, alpha_gradient=derivatives.alpha_gradient)
 
 
 def _is_nan(parameter: float | Tensor) -> Tensor | bool:
