@@ -50,12 +50,17 @@ class Teacher:
 
     def teach(self, student: Any, criterion: Any) -> None:
         """Add the teacher to a student's criterion; with a penalty, to its stock criterion."""
-        decoders = [getattr(model, "decoder", None) for model in (student, self.model)]
-        has_features = any(getattr(one, "adaptive_softmax", None) is not None for one in decoders)
-        if has_features or len({hasattr(one, "give_copy_scores") for one in decoders}) > 1:
+        decoders = {one: getattr(one, "decoder", None) for one in (student, self.model)}
+        kinds = {
+            (hasattr(one, "encoder"), decoder is None, hasattr(decoder, "give_copy_scores"))
+            for one, decoder in decoders.items()
+        }
+        adaptive = [getattr(one, "adaptive_softmax", None) for one in decoders.values()]
+        if len(kinds) > 1 or any(one is not None for one in adaptive):
             raise ValueError(
-                f"--teacher {self.path}: both models or neither must copy words, and neither may "
-                f"have --adaptive-softmax-cutoff: give another teacher, or leave it out"
+                f"--teacher {self.path}: both models or neither must copy words, have an encoder, and "
+                f"have a decoder, and neither may have --adaptive-softmax-cutoff: give another "
+                f"teacher, or leave it out"
             )
         criterion = getattr(criterion, "stock_criterion", criterion)
         # The class stays the same, as fairseq aggregates the logs by it

@@ -169,11 +169,8 @@ def test_running_a_batch_twice_doubles_the_teachers_loss(tmp_path):
 
 
 def test_a_teacher_takes_the_students_precision(tmp_path):
-    teacher, inputs = (
-        Teacher(written(tmp_path, build_model()), tiny_task(), 1.0),
-        sample()["net_input"],
-    )
-    student = build_model(seed=2).half()
+    teacher = Teacher(written(tmp_path, build_model()), tiny_task(), 1.0)
+    inputs, student = sample()["net_input"], build_model(seed=2).half()
     half = teacher.divergence(student, (), inputs, student(**inputs))
     assert next(teacher.model.parameters()).dtype == torch.float16
     full = teacher.divergence(student.float(), (), inputs, student(**inputs))
@@ -182,7 +179,7 @@ def test_a_teacher_takes_the_students_precision(tmp_path):
 
 def test_an_unsuitable_teacher_is_refused(tmp_path):
     path, adaptive = written(tmp_path, build_model()), build_model(adaptive_softmax_cutoff="5,9")
-    for student in (adaptive, build_model("entmax_copy_transformer")):
+    for student in (adaptive, build_model("entmax_copy_transformer"), build_text_model(seed=1)):
         with pytest.raises(ValueError, match=f"--teacher {path}: both models or neither must copy"):
             Teacher(path, tiny_task(), 0.5).teach(student, None)
     with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
