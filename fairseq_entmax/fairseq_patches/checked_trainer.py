@@ -1,11 +1,13 @@
 """Checks model and criterion together in ``Trainer.__init__``, and remembers the trainer.
 
 Without it: only the first batch shows that a criterion needs gates and the model has none, or
-``--ddp-backend fully_sharded`` hides them; in validation, the number of updates is unknown; and
-if several processes resume from a checkpoint, all but the first end in a traceback.
+``--ddp-backend fully_sharded`` hides them; nothing notices that attention will still be rising at
+the end; in validation, the number of updates is unknown; and if several processes resume from a
+checkpoint, all but the first end in a traceback.
 Remove when: fairseq checks a model and a criterion together, and tells a model its updates.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,9 @@ from fairseq.trainer import Trainer
 
 from fairseq_entmax import compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
+from fairseq_entmax.mappings.rise import rises_of
+
+logger = logging.getLogger(__name__)
 
 
 def check_and_follow(
@@ -31,6 +36,13 @@ def check_and_follow(
             criterion.check_model(model)
         if hasattr(model, "prepare_criterion"):
             model.prepare_criterion(criterion, task)
+    longest = max((rise.length for rise in rises_of(model)), default=0)
+    if 0 < cfg.optimization.max_update < longest:
+        logger.warning(
+            "attention or the output becomes sparse over %d updates, but training ends before, at "
+            "--max-update %d: give fewer warm-up updates, or train on",
+            *(longest, cfg.optimization.max_update),
+        )
     # Otherwise the others get the checkpoint by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
     init(trainer, cfg, task, model, criterion, *args, **kwargs)

@@ -73,9 +73,10 @@ def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_starts_again(tmp_pat
         assert alphas(model) == 1.25
 
 
-def test_no_checkpoint_from_before_the_end_of_the_rise_stays_the_best_or_ends_training(tmp_path):
-    options = [f"--save-dir={tmp_path}", "--keep-best-checkpoints=1"]
+def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(tmp_path, caplog):
+    options = [f"--save-dir={tmp_path}", "--keep-best-checkpoints=1", "--max-update=3"]
     trainer = make_trainer(build_model(**SPARSE), *options)
+    assert "over 4 updates, but training ends before, at --max-update 3" in caplog.text
     epoch, best = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict), []
     for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise ends with the fourth
         train(trainer)
