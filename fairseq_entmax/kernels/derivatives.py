@@ -1,8 +1,8 @@
 """Gradients of alpha-entmax in operations that autograd can follow, for second derivatives.
 
 Kernels compute gradients in a way that autograd cannot follow, and so does
-:mod:`fairseq_entmax.kernels.torch_ops` that of alpha. With ``create_graph=True`` backward passes use
-these functions instead: the same formulas, but slower and with more memory. They are written in
+:mod:`fairseq_entmax.kernels.torch_ops` that of alpha. With ``create_graph=True`` backward passes
+use these functions instead: the same formulas, but slower and with more memory. They are written in
 terms of the probabilities p, whose derivative is that of the mapping: gradients of any order are
 correct.
 

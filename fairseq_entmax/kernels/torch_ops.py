@@ -84,7 +84,10 @@ def _newton(scaled: Tensor, epsilon: float | Tensor, without: Tensor | None) -> 
         if converged or iteration == MOST_ITERATIONS - 1:
             break
         step = torch.log(excess).mul_(epsilon).neg_().expm1_().neg_()
-        tau += step.mul_(excess).div_(slope)
+        moved = tau + step.mul_(excess).div_(slope)
+        if may_look and not (moved > tau).any():  # too little to change a threshold
+            break
+        tau = moved
     if without is not None:
         total = torch.where(without & (total != 0), math.nan, total)
     return probs.div_(torch.where(total == 0, 1.0, total))

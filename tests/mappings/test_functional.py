@@ -52,11 +52,7 @@ def largest_error(probs, truth):
 
 def score_grid(rows=6):
     """Rows of every length and scale, as float64 tensors ``(rows, keys)``."""
-    return [
-        random_rows(rows, keys, scale, seed=keys + int(10 * scale))
-        for keys in ROW_LENGTHS
-        for scale in SCALES
-    ]
+    return [random_rows(rows, n, s, seed=n + int(10 * s)) for n in ROW_LENGTHS for s in SCALES]
 
 
 # -- values ---------------------------------------------------------------------------
@@ -115,6 +111,13 @@ def test_rows_that_need_many_iterations_are_solved(growth, narrowing, looks, mon
         scores += [-0.5 - 0.45 / narrowing ** (len(sizes) - 2 - back)] * size
     row = torch.tensor(scores).double()
     assert largest_error(sparsemax(row), bisection(row, 2.0)) <= 1e-10
+
+
+def test_close_scores_take_few_iterations_although_float32_cannot_make_their_sum_1(monkeypatch):
+    steps, run = [], torch_ops._power
+    monkeypatch.setattr(torch_ops, "_power", lambda *given: steps.append(1) or run(*given))
+    torch_ops.probabilities(random_rows(2, 30_000, 1e-3).float(), 0.5)
+    assert len(steps) <= 5
 
 
 # -- gradients --------------------------------------------------------------------------

@@ -19,9 +19,7 @@ steady = settings(
 )
 # The ends and 1.5 are frequent, because separate code computes them
 alphas = st.one_of(st.sampled_from((1.0, 1.5, 2.0)), st.floats(1.0, 2.0))
-strengths = st.one_of(
-    st.sampled_from((0.0, 0.125, 1.0, 64.0, 1e6)), st.floats(2.0**-10, 5.0, width=32)
-)
+strengths = st.one_of(st.sampled_from((0, 0.125, 1, 64, 1e6)), st.floats(2.0**-10, 5.0, width=32))
 FUNCTIONS = {
     "entmax": lambda scores, alpha, strength: entmax(scores, alpha),
     "fusedmax": lambda scores, alpha, strength: fusedmax(scores, strength, alpha),
