@@ -96,14 +96,13 @@ def test_losses_match_float64(backend, smoothing, keys):
         number = len(scores)
         target = torch.randint(keys, (number,), generator=torch.Generator().manual_seed(keys))
         parts, saved = backend.losses(scores, target, epsilon, smoothing)
-        truth, true_saved = torch_losses.losses(scores.double(), target, epsilon, smoothing)
+        wide = scores.double()
+        truth, kept = torch_losses.losses(wide, target, epsilon, smoothing)
         given = {"scores": scores, "target": target[:, None].double()}
         assert_rows = contract.assert_rows
         assert_rows(parts.loss[:, None], truth.loss[:, None], 1e-5, given, 1e-5)
         assert_rows(parts.target_prob[:, None], truth.target_prob[:, None], 2e-6, given)
         grad = torch.randn(number, generator=torch.Generator().manual_seed(1))
         found = backend.gradients(scores, target, epsilon, smoothing, saved, grad)
-        expected = torch_losses.gradients(
-            scores.double(), target, epsilon, smoothing, true_saved, grad.double()
-        )
+        expected = torch_losses.gradients(wide, target, epsilon, smoothing, kept, grad.double())
         assert_rows(found, expected, 5e-6, given, 1e-5)
