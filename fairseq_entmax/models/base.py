@@ -109,7 +109,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
     def _namespace(cls, cfg: Any) -> Namespace:
         """Options from the ``model`` section, with some on checkpoints and the loss."""
         config.refuse_unknown(cfg, cls._option_names(), cls.features)
-        names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
+        names = ("save_dir", "no_save", "restore_file", "continue_once", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
         borrowed = {name: checkpoint.get(name) for name in names}
         criterion = cfg._get_root().get("criterion")

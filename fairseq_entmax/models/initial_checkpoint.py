@@ -80,7 +80,8 @@ def initial_checkpoint_of(args: Any) -> str | None:
     if has_counts or getattr(args, "save_dir", None) is None:
         return None
     restore, default = getattr(args, "restore_file", None), "checkpoint_last.pt"
-    paths = [os.path.join(args.save_dir, default), getattr(args, "finetune_from_model", None)]
+    names = "continue_once", "finetune_from_model"
+    paths = [os.path.join(args.save_dir, default), *(getattr(args, name, None) for name in names)]
     if restore not in (None, default):  # fairseq then looks nowhere else
         paths = [restore]
     return next((str(path) for path in paths if path and os.path.isfile(path)), None)

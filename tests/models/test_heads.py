@@ -257,10 +257,10 @@ def test_training_from_a_pruned_checkpoint_takes_its_heads(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         assert heads_of_training(tmp_path, finetune_from_model=pruned) == PRUNED
     assert f"are those of {pruned}: --encoder-self-attn-heads 3,0 " in caplog.text
-    assert heads_of_training(tmp_path, restore_file=pruned) == PRUNED
+    for option in ("restore_file", "continue_once"):
+        assert heads_of_training(tmp_path, **{option: pruned}) == PRUNED
     given = {"cross_attn_heads": "1,1"}  # an option that is given is kept
-    own = heads_of_training(tmp_path, finetune_from_model=pruned, **given)
-    assert own == {**ALL_HEADS, **given}
+    assert heads_of_training(tmp_path, restore_file=pruned, **given) == {**ALL_HEADS, **given}
 
 
 def test_resumed_training_takes_the_heads_of_its_last_checkpoint(tmp_path, monkeypatch):
