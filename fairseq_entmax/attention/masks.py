@@ -24,6 +24,13 @@ def is_marked_future_mask(mask: Tensor | None) -> bool:
     return getattr(mask, _FUTURE, False)
 
 
+def to_add(mask: Tensor, query: Tensor) -> Tensor:
+    """A mask to add to the scores; one without floats hides keys where it is true, as in torch."""
+    if mask.is_floating_point():
+        return mask
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(mask != 0, -torch.inf)
+
+
 def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
     """Whether a mask is None, or a number for each query and key without a gradient."""
     return mask is None or (

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.attention import by_fairseq, decoding_step, fused
+from fairseq_entmax.attention import by_fairseq, decoding_step, fused, masks
 from fairseq_entmax.attention.base import AttentionWithHeads
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.attention.scripting import ScriptableAttention
@@ -71,7 +71,8 @@ class MultiheadAttention(AttentionWithHeads):
         """
         request = Request(
             *(query, key, value, key_padding_mask, incremental_state, need_weights),
-            *(static_kv, attn_mask, before_softmax, need_head_weights),
+            *(static_kv, attn_mask if attn_mask is None else masks.to_add(attn_mask, query)),
+            *(before_softmax, need_head_weights),
         )
         if self.mapping is None:
             return self._without_heads(request)

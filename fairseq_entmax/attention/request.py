@@ -19,7 +19,7 @@ class Request(NamedTuple):
         key_padding_mask: ``(batch, keys)``; one without dimensions masks nothing.
         incremental_state: the caches of incremental decoding; None for whole sequences.
         static_kv: whether a cache that has any keys has all of them.
-        attn_mask: ``(queries, keys)``, added to the scores.
+        attn_mask: ``(queries, keys)``, added to the scores; if boolean, true at keys to hide.
         before_softmax: whether to stop at the scores and values, and return these.
         need_weights, need_head_weights: whether to return the mean of the heads' weights, or all.
     """

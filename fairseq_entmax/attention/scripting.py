@@ -15,6 +15,8 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_entmax.attention.masks import to_add
+
 # Methods that a class must not change if an inherited scriptable class is to replace it
 _METHODS = (
     *("forward", "forward_embedding", "extract_features", "output_layer", "max_positions"),
@@ -150,6 +152,8 @@ class ScriptableAttention(FairseqMultiheadAttention):
             if need_weights:
                 return output, zeros
             return output, None
+        if attn_mask is not None:
+            attn_mask = to_add(attn_mask, query)
         scores, values = self.scores_and_values(
             query,
             key,

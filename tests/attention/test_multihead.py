@@ -33,9 +33,8 @@ def make(kind, mapping="entmax", dtype=torch.float64, remaining_heads=None, gate
     gate = HardConcreteGate(heads) if gated else None
     # The same projections for every mapping and any number of heads
     torch.manual_seed(1)
-    attention = MultiheadAttention(
-        WIDTH, HEADS, built, remaining_heads=remaining_heads, gate=gate, **KINDS[kind], **options
-    )
+    options |= {"remaining_heads": remaining_heads, "gate": gate, **KINDS[kind]}
+    attention = MultiheadAttention(WIDTH, HEADS, built, **options)
     with torch.no_grad():
         attention.out_proj.bias.normal_()
         if heads:
@@ -90,10 +89,17 @@ def by_hand(attention, query, key, padding, mask, gates=None):
             else:
                 probs = entmax_bisect(scores, alphas[head], n_iter=80)
             weights[head, sentence] = probs
-            output[:, sentence, part] = (1 if gates is None else gates[head]) * (
-                probs @ v[:, sentence, part]
-            )
+            gate = 1 if gates is None else gates[head]
+            output[:, sentence, part] = gate * (probs @ v[:, sentence, part])
     return attention.out_proj(output), weights
+
+
+@every_mapping
+def test_a_boolean_mask_hides_keys_as_in_torch(mapping):
+    module = make("decoder-self", mapping)
+    query, key, mask = inputs("decoder-self")
+    for one in (module, torch.jit.script(module)):
+        assert torch.equal(*(one(query, key, key, attn_mask=m)[0] for m in (mask, mask < 0)))
 
 
 @pytest.mark.parametrize("gated", [None, "evaluation", "training"])

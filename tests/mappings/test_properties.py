@@ -24,9 +24,7 @@ FUNCTIONS = {
     "entmax": lambda scores, alpha, strength: entmax(scores, alpha),
     "fusedmax": lambda scores, alpha, strength: fusedmax(scores, strength, alpha),
     "oscarmax": lambda scores, alpha, strength: oscarmax(scores, strength, alpha),
-    "sq_pnorm_max": lambda scores, alpha, strength: sq_pnorm_max(
-        scores, max(alpha, 1.05), strength + 2.0**-10
-    ),
+    "sq_pnorm_max": lambda z, alpha, s: sq_pnorm_max(z, max(alpha, 1.05), s + 2.0**-10),
 }
 every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
 

@@ -9,6 +9,8 @@ import torch
 from fairseq_entmax.kernels.scripting import entmax_rows
 from fairseq_entmax.mappings import Entmax, Mapping, parse_mappings
 
+TEXTS = ("softmax", "sparsemax", "entmax15", "entmax", "entmax:share=layer", "entmax:tv=0")
+
 
 def scores(dtype=torch.float32, spread=3.0):
     """``(2, 4, 5, 11)`` with padding, and a query without keys."""
@@ -34,13 +36,7 @@ def test_scripted_rows_match_bisection(scripted_rows, alpha, spread):
     torch.testing.assert_close(in_python, expected.float(), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("softmax", "sparsemax", "entmax15", "entmax", "entmax:share=layer", "entmax:tv=0"),
-        "entmax|softmax|entmax|sparsemax",
-    ],
-)
+@pytest.mark.parametrize("text", [*TEXTS, "entmax|softmax|entmax|sparsemax"])
 def test_a_scripted_mapping_gives_the_same_result(text):
     (spec,) = parse_mappings(text)
     mapping = spec.build(4, torch.Generator().manual_seed(2))
