@@ -78,5 +78,5 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
 
 
 def _is_changed(projection: Any) -> bool:
-    """Whether a projection has hooks, or is not a plain linear layer, such as one with an adapter."""
+    """Whether a projection has hooks, or is no plain linear layer, such as one with an adapter."""
     return has_hook(projection) or type(projection) is not nn.Linear
