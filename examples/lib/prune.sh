@@ -42,7 +42,7 @@ recipes also train models with the same heads from scratch, and measure the spee
                         which exactly as many gates are open as the budget says; regularised, by a
                         search that trains from scratch; loss, by the loss without each head, with all
                         updates in the recovery (default: $PROTOCOL)
-  --teacher             the recovery also learns from the model before pruning
+  --teacher             the recovery also learns from the whole model, trained on for as long
   --search-updates N    updates of the search for the heads to remove (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, which trains the smaller model further, with a
                         learning rate that rises again and falls to 0 (default: $RECOVERY_UPDATES)
@@ -127,22 +127,21 @@ prune_and_compare() {
         "${from_scratch[@]}" "${further[@]}"
     evaluate_run "$baseline" "$mapping"
 
+    if [[ $PRUNE_COMPARE == yes || -n $taught ]]; then
+        # The effect of as many updates without pruning, and a better teacher than the baseline itself
+        run=$(run_of "$mapping" continued)
+        continue_run "$run" "$baseline" "$mapping" "${further[@]}"
+        evaluate_run "$run" "$mapping"
+        if [[ -n $taught ]]; then teacher=(--teacher "$(best_of "$run")"); fi
+    fi
+
     for i in "${!budget_names[@]}"; do
         found=$(run_of "$mapping" "${budget_names[i]}") run=$found$taught
         find_heads "$found-search" "$baseline" "${budget_texts[i]}" "$mapping" "${further[@]}"
-        if [[ -n $taught ]]; then teacher=(--teacher "$(best_of "$baseline")"); fi
         recover "$run-pruned" "$found-search" "$mapping" "${teacher[@]}" "${further[@]}"
         evaluate_run "$run-pruned" "$mapping"
-    done
 
-    [[ $PRUNE_COMPARE == yes ]] || return 0
-    # The effect of as many updates without pruning
-    run=$(run_of "$mapping" continued)
-    continue_run "$run" "$baseline" "$mapping" "${further[@]}"
-    evaluate_run "$run" "$mapping"
-
-    for i in "${!budget_names[@]}"; do
-        found=$(run_of "$mapping" "${budget_names[i]}") run=$found$taught
+        [[ $PRUNE_COMPARE == yes ]] || continue
         phases=("$run-pruned")
         if [[ $PROTOCOL != loss ]]; then phases+=("$found-search"); fi
         updates=$(updates_of "$baseline" "${phases[@]}")

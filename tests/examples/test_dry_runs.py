@@ -106,7 +106,7 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     models, trained = steps.pruned("--mapping", "entmax", "--budgets", "all=6,encoder=4")
     pruned = ["all6-pruned", "all6-scratch", "encoder4-pruned", "encoder4-scratch"]
     assert models == ["baseline", "continued", *pruned]
-    baseline, search, recovery, *_ = trained
+    baseline, _, search, recovery, *_ = trained
     heads = "--encoder-self-attn-heads 2,1 --decoder-self-attn-heads 1,2 --cross-attn-heads 2,2"
     asks(baseline, "--encoder-layers 3 --decoder-layers 3", "--lr 0.003")
     asks(
@@ -138,7 +138,8 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     (taken,) = called(calls, "fairseq-entmax", f"prune {steps.out}/{best}")
     asks(taken, f"--keep 6 --by loss --evidence {removals}/ablation.json")
     recovery, scratch = called(calls, "fairseq-train")
-    asks(recovery, heads, f"--teacher {steps.out}/{best}", f"--max-update {3 * 1817}", "--lr 0.003")
+    teacher = f"--teacher {steps.out}/{best.replace('baseline', 'continued')}"
+    asks(recovery, heads, teacher, f"--max-update {3 * 1817}", "--lr 0.003")
     asks(scratch, f"--max-update {10 + 3 * 1817}")
     steps.twice = False  # a step is noted as done for all protocols together
     calls, _ = steps.once("prune.sh", "--cpu", *options, "subset")
@@ -146,7 +147,7 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
     asks(recovery, f"--max-update {2 * 1817}")
     calls, _ = steps.once("prune.sh", "--cpu", *options, "regularised", "--search-updates", 4000)
-    search = called(calls, "fairseq-train")[0]
+    search = called(calls, "fairseq-train")[1]
     asks(search, "--head-gates encoder-self,decoder-self,cross", "--lr 0.003", "--max-update 4000")
     assert "--finetune-from-model" not in search
 
