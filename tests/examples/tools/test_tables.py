@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy
 import pytest
 import rouge_table
 import side_by_side
+from claims.statistics import paired_bootstrap
 from sacrebleu.metrics import BLEU, CHRF
 from tables import shown
 
@@ -41,6 +43,19 @@ def test_each_model_is_compared_with_the_first(capsys, runs):
     assert good["BLEU"] == "100.00"
     assert float(good["change"]) == pytest.approx(100 - float(poor["BLEU"]), abs=0.01)
     assert 0 < float(good["p"]) < 0.01
+
+
+def test_p_is_two_sided_and_that_of_the_claims():
+    places = [range(0, 60, 3), range(1, 52, 3)]  # of sentences with an error
+    texts = [
+        [t.replace("sat on", "is at") if n in own else t for n, t in enumerate(REFERENCES)]
+        for own in places
+    ]
+    bleu = BLEU(references=[REFERENCES])
+    rows = [numpy.array(bleu._extract_corpus_statistics(text, None)) for text in texts]
+    expected = paired_bootstrap([rows[1]], [rows[0]]).p
+    assert 0.2 < expected < 0.8
+    assert side_by_side.p_values(texts, REFERENCES) == [None, pytest.approx(expected, abs=0.06)]
 
 
 def test_models_that_were_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
