@@ -39,7 +39,8 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
     """The number of tokens in the longer side of each pair, or in all texts to classify."""
     inputs = sorted(folder.glob(f"input?/{split}.idx"))
     if inputs:
-        return numpy.sum([sizes(path) for path in inputs], axis=0)
+        # The task puts a token before each: <s>, or the separator
+        return numpy.sum([sizes(path) + 1 for path in inputs], axis=0)
     pair = "-".join(languages)
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
 

@@ -50,7 +50,7 @@ def test_a_pair_counts_by_its_longer_side_and_classified_pairs_by_the_sum(tmp_pa
     assert longest_sides(tmp_path / "a", "train", ["es", "en"]).tolist() == [5, 9, 4]
     for name, lengths in (("input0", [3, 9, 4]), ("input1", [5, 1, 4]), ("label", [2, 2, 2])):
         write_index(tmp_path / name / "train.idx", lengths)
-    assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [8, 10, 8]
+    assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [10, 12, 10]
 
 
 def test_an_index_that_is_cut_short_is_named(tmp_path, capsys):
