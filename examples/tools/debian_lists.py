@@ -15,6 +15,7 @@ import lzma
 import re
 import subprocess
 import unicodedata
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def read_list(path: Path) -> str:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             text: str = file.read().decode("utf-8")
             return text
-    except (lzma.LZMAError, EOFError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise ValueError(f"{path} is cut short or damaged: {error}") from error
 
 

@@ -102,14 +102,22 @@ def test_a_compressed_list_gives_the_same_result(pack: str, text: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("number", "message"), [(20, "has no list *Packages*: see"), (1, "nothing is left for")]
+    ("number", "pack", "message"),
+    [
+        (20, "", "has no list *Packages*: see"),
+        (1, "", "nothing is left for"),
+        *((2, pack, f"Packages{pack} is cut short or damaged: ") for pack in debian.PACK),
+    ],
 )
-def test_missing_and_short_lists_are_refused(
-    number: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_missing_short_and_damaged_lists_are_refused(
+    number: int, pack: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    debian.write(tmp_path / "lists", debian.entries(number))
-    if number == 20:
-        next((tmp_path / "lists").glob("*Packages*")).unlink()
+    debian.write(tmp_path / "lists", debian.entries(number), pack)
+    packages = next((tmp_path / "lists").glob("*Packages*"))
+    if pack:
+        packages.write_bytes(packages.read_bytes()[:40] + b"x" * 40)
+    elif number == 20:
+        packages.unlink()
     with pytest.raises(SystemExit):
         run(tmp_path / "lists", tmp_path / "text")
     assert message in capsys.readouterr().err
