@@ -144,7 +144,9 @@ prune_and_compare() {
         [[ $PRUNE_COMPARE == yes ]] || continue
         phases=("$run-pruned")
         if [[ $PROTOCOL != loss ]]; then phases+=("$found-search"); fi
-        updates=$(updates_of "$baseline" "${phases[@]}")
+        # A search from scratch does not begin with the baseline
+        if [[ $PROTOCOL != regularised ]]; then phases+=("$baseline"); fi
+        updates=$(updates_of "${phases[@]}")
         train_from_scratch "$found-scratch" "$run-pruned" "$updates" "$mapping" "${further[@]}"
         evaluate_run "$found-scratch" "$mapping"
     done

@@ -147,7 +147,8 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
     asks(recovery, f"--max-update {2 * 1817}")
     calls, _ = steps.once("prune.sh", "--cpu", *options, "regularised", "--search-updates", 4000)
-    search = called(calls, "fairseq-train")[1]
+    _, search, _, scratch = called(calls, "fairseq-train")
+    asks(scratch, f"--max-update {4000 + 2 * 1817}")  # the search does not begin with the baseline
     asks(search, "--head-gates encoder-self,decoder-self,cross", "--lr 0.003", "--max-update 4000")
     assert "--finetune-from-model" not in search
 
