@@ -18,9 +18,12 @@ export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1:glibc.malloc.mmap_
 
 say() { printf '==> %s\n' "$*"; }
 
-# end_with STATUS WORD...: ends the script with an error message
+# end_with STATUS WORD...: ends the script with an error message. In $(...) this would end the subshell alone, and
+# within the words of a command nobody sees that: the signal ends the script too.
+trap 'exit 1' USR1
 end_with() {
     printf '%s: error: %s\n' "$(basename "$0")" "${*:2}" >&2
+    if ((BASH_SUBSHELL > 0)); then kill -USR1 $$; fi
     exit "$1"
 }
 
@@ -138,7 +141,8 @@ fcntl.flock(9, fcntl.LOCK_EX)' ||
 
 # sha256_of [FILE]: the checksum of a file, or of standard input.
 sha256_of() {
-    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi | cut -d' ' -f1
+    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi | cut -d' ' -f1 ||
+        die "no checksum of ${1-the settings}, for the reason above: run again once it can be read"
 }
 
 # fingerprint WORD...: one checksum for a list of settings.

@@ -3,6 +3,8 @@
 # variable DICTIONARY names the dict.txt of a model to start from, which replaces the most frequent words.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+[[ -z ${DICTIONARY-} || -f $DICTIONARY ]] ||
+    usage_error "DICTIONARY is '$DICTIONARY', which is not a file: name the dict.txt of a model, or leave it out"
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
 step='' TARGET='' MAX_WORDS=''

@@ -71,6 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     with one_sentence():
         timing = schedule(options.updates)
         texts = options.budgets.removesuffix(",").split(",")
+        if twice := [text for text in texts if texts.count(text) > 1]:
+            raise UsageError(f"option --budgets has '{twice[0]}' twice: remove one of them")
         budgets = {text: options_of(text, heads, attentions) for text in texts}
         print(*timing)
         for text, given in budgets.items():

@@ -119,6 +119,16 @@ def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path: Path) -> None
     assert not any(set(name) & set("/:*, |()") for name in found)
 
 
+@pytest.mark.parametrize("failing", ["files_fingerprint nope", "sha256_of nope"])
+def test_an_error_within_the_words_of_a_command_ends_the_script(
+    failing: str, tmp_path: Path
+) -> None:
+    script = f'step() {{ local x; x=$(fingerprint "$({failing})"); echo reached; }}; step || echo'
+    ended = shell(script, tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "nope" in ended.stderr
+
+
 # --- one run at a time -------------------------------------------------------
 
 
@@ -284,6 +294,8 @@ WRONG = [
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
     ("snli", "report.sh --models softmax,,x", {}, "separate names by one comma and no spaces"),
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
+    ("bible_testaments", "prepare.sh", {"DICTIONARY": "no"}, "DICTIONARY is 'no', which is not a"),
+    ("bible_es_en", "prune.sh --budgets all=6,all=6", {}, "has 'all=6' twice: remove one"),
 ]
 
 
