@@ -8,7 +8,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, _values_of_copy_heads
-from tests.support import MARKERS, batch, build_model, marked_task, spread_scores, tiny_task
+from tests.support import MARKERS, build_model, marked_task, sample, spread_scores, tiny_task
 from tests.training import make_trainer, train
 
 COPY = "entmax_copy_transformer"
@@ -17,10 +17,6 @@ COPY = "entmax_copy_transformer"
 def criterion(task=None, **options):
     defaults = {"sentence_avg": False, "label_smoothing": 0.1}
     return CopyCrossEntropyCriterion(task or tiny_task(), **{**defaults, **options})
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True)
 
 
 def marked_sample():
@@ -155,9 +151,8 @@ def test_the_copy_loss_compares_weights_with_occurrences(mapping):
                 if word == tiny_task().target_dictionary.pad() or not at:
                     continue
                 for head in range(2):
-                    z, p = (
-                        of[head, sentence, step] for of in (parts.head_scores, parts.head_weights)
-                    )
+                    each = parts.head_scores, parts.head_weights
+                    z, p = (of[head, sentence, step] for of in each)
                     q = torch.zeros_like(p)
                     q[at] = 1 / len(at)
                     real = z > -torch.inf
@@ -239,9 +234,8 @@ def test_a_prefix_can_be_left_out():
 def test_the_copy_loss_trains_with_fairseqs_trainer_and_a_head_penalty():
     model = model_of("softmax", copy_mapping="sparsemax", head_gates="encoder-self")
     name = f"{NAME}_with_head_l0"
-    trainer = make_trainer(
-        model, f"--criterion={name}", "--copy-loss-weight=0.5", "--l0-weight=0.1"
-    )
+    options = ["--copy-loss-weight=0.5", "--l0-weight=0.1"]
+    trainer = make_trainer(model, f"--criterion={name}", *options)
     before = [p.clone() for p in model.parameters()]
     train(trainer, 3)
     moved = [not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True)]

@@ -21,8 +21,6 @@ def across(mapping):
 
 CUTOFFS = {"adaptive_softmax_cutoff": "5,10"}
 WITHOUT_SOFTMAX = ["entmax", "sparsemax", "entmax:alpha=1.01", "sparsemax|entmax*3"]
-
-
 SMOOTHED = "label_smoothed_cross_entropy_with_head_l0"
 
 

@@ -73,9 +73,7 @@ def part(whole, rows):
 
 def expected_heads(model):
     """C of the model: the expected number of open heads among those that a gate may close."""
-    return sum(
-        gate.probability_open()[~gate.is_protected].sum().item() for gate in all_gates(model)
-    )
+    return sum(g.probability_open()[~g.is_protected].sum().item() for g in all_gates(model))
 
 
 STOCKS = {
@@ -213,9 +211,6 @@ def test_the_log_has_head_counts_for_the_model_and_each_attention(training, trai
     assert "heads_open_decoder_self" not in logged
 
 
-# Validation
-
-
 def test_validation_uses_the_gates_of_generation_and_a_constant_penalty(trainer):
     model = gated_model().eval()
     loss_of = criterion(target_heads="4", max_update=40)
@@ -250,9 +245,6 @@ def test_validation_without_a_trainer_changes_nothing_in_the_model(trainer):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     criterion(target_heads="4", decide_heads_at=3)(model.eval(), sample())
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
-
-
-# Settings
 
 
 def test_settings_of_the_stock_criterion_leave_out_those_of_the_penalty():

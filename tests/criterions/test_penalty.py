@@ -56,9 +56,8 @@ def at_evaluation(gates, group="all"):
 
 
 def value_and_gradients(value, gates):
-    gradients = torch.autograd.grad(
-        value, [gate.weight for gate in in_order(gates)], allow_unused=True
-    )
+    weights = [gate.weight for gate in in_order(gates)]
+    gradients = torch.autograd.grad(value, weights, allow_unused=True)
     return [value.detach(), *(torch.zeros(1) if one is None else one for one in gradients)]
 
 

@@ -11,7 +11,7 @@ from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_entmax.criterions import EntmaxLossCriterion
-from tests.support import TINY, batch, build_model, tiny_task
+from tests.support import TINY, build_model, sample, tiny_task
 
 ALPHAS = [1.0, 1.33, 1.5, 2.0]
 
@@ -25,10 +25,6 @@ WITHOUT_SCORES = [
     {"arch": "entmax_transformer", "adaptive_softmax_cutoff": "5,10"},
     {"arch": "entmax_copy_transformer"},
 ]
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True)
 
 
 def model_of(alpha=1.5, **options):

@@ -10,7 +10,7 @@ from fairseq.logging import metrics
 from fairseq_entmax.criterions.teacher import Teacher
 from tests.language_models import build_text_model
 from tests.pruning.test_surgery import state_of
-from tests.support import batch, build_model, build_roberta, classification_task, tiny_task
+from tests.support import build_model, build_roberta, classification_task, sample, tiny_task
 from tests.training import make_trainer, save, train
 
 WEIGHT = 0.3
@@ -31,10 +31,6 @@ def criterion(name, task=None):
     given = {"sentence_avg": False, "max_update": 0, "label_smoothing": 0.1, "l0_weight": 0.2}
     options = kind(**{key: one for key, one in given.items() if key in kind.__dataclass_fields__})
     return CRITERION_REGISTRY[name].build_criterion(options, task or tiny_task())
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True, left_pad_target=False)
 
 
 def log_probs(model, inputs):
@@ -158,11 +154,7 @@ def test_running_a_batch_twice_doubles_the_teachers_loss(tmp_path):
     losses = []
     for net_input in (inputs["net_input"], twice):
         ask = type("Asks", (), {"padding_idx": 1})()
-        ask.forward = lambda model, sample, reduce, net_input=net_input: (
-            model(**net_input)[0].sum(),
-            1,
-            {},
-        )
+        ask.forward = lambda model, *_, given=net_input, **__: (model(**given)[0].sum(), 1, {})
         teacher.teach(student, ask)
         losses.append(ask.forward(student, inputs)[0].item())
     assert losses[1] == pytest.approx(2 * losses[0], rel=1e-5)

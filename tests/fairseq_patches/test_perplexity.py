@@ -4,6 +4,8 @@ import importlib
 import inspect
 import logging
 import math
+import re
+from functools import partial
 
 import pytest
 import torch
@@ -28,10 +30,8 @@ def evaluate(command, caplog):
         caplog.clear()
         caplog.set_level(logging.INFO)
         given = ([model], text_task().dictionary, [text_batch(LENGTHS)])
-        results = (
-            evaluate_with_zeros(stock, *given, **options) if changed else stock(*given, **options)
-        )
-        return results, [each.getMessage() for each in caplog.records]
+        how = partial(evaluate_with_zeros, stock) if changed else stock
+        return how(*given, **options), [each.getMessage() for each in caplog.records]
 
     return of_model
 
@@ -53,16 +53,10 @@ def test_impossible_words_make_the_perplexity_infinite_and_are_counted(evaluate)
         f"{number} of 36 tokens ({100 * number / 36:.1f} %) have probability 0, so the perplexity is "
         f"infinite; that of the others is {(-possible.log().mean()).exp():.2f}"
     ]
-    printed = [
-        float(item.rpartition(" [")[2].removesuffix("]"))
-        for message in messages
-        if message[0].isdigit() and "\t" in message
-        for item in message.split("\t")
-        if "[" in item
-    ]
-    assert sorted(value for value in printed if not math.isnan(value)) == pytest.approx(
-        sorted(possible.log().tolist()), abs=1e-4
-    )
+    lines = "\n".join(x for x in messages if x[0].isdigit() and "\t" in x)
+    printed = list(map(float, re.findall(r" \[(.*?)\]", lines)))
+    finite = sorted(value for value in printed if not math.isnan(value))
+    assert finite == pytest.approx(sorted(possible.log().tolist()), abs=1e-4)
     assert len(printed) == 36
 
 

@@ -12,11 +12,19 @@ from fairseq_entmax.attention import GATES, HardConcreteGate, attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
+from tests.pruning.test_surgery import PRENORM, state_of
 from tests.support import TINY, all_gates, batch, build_model, logits, sample, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
-UNEVEN = dict(zip(HEADS_OPTIONS.values(), ("1,3", "0,2", "4,0"), strict=True))
-PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
+def heads(*counts):
+    """The options for encoder-self, decoder-self and cross-attention."""
+    return dict(zip(HEADS_OPTIONS.values(), counts, strict=True))
+
+
+UNEVEN, PRUNED = heads("1,3", "0,2", "4,0"), heads("3,0", "4,1", "2,2")
+ALL_HEADS = dict.fromkeys(PRUNED, "4,4")
 
 
 def gradients(model):
@@ -32,8 +40,6 @@ def head_numbers(model):
     return found
 
 
-# Numbers of heads
-
 THREE = {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}
 THREE |= {"decoder_layers": 3, "decoder_layers_to_keep": "1,2"}
 
@@ -46,15 +52,7 @@ THREE |= {"decoder_layers": 3, "decoder_layers_to_keep": "1,2"}
         ({"decoder_self_attn_heads": [1, 4], "cross_attn_heads": 2}, ([4, 4], [1, 4], [2, 2])),
         ({"encoder_self_attn_heads": 0}, ([0, 0], [4, 4], [4, 4])),
         # Dropped layers take their heads along, or only those of the kept layers are given
-        (
-            {
-                **THREE,
-                "encoder_self_attn_heads": "1,2,3",
-                "decoder_self_attn_heads": "1,0,2",
-                "cross_attn_heads": "3",
-            },
-            ([1, 3], [0, 2], [3, 3]),
-        ),
+        ({**THREE, **heads("1,2,3", "1,0,2", "3")}, ([1, 3], [0, 2], [3, 3])),
         ({**THREE, "encoder_self_attn_heads": "1,3"}, ([1, 3], [4, 4], [4, 4])),
     ],
 )
@@ -81,9 +79,6 @@ def test_quantisation_noise_works_with_any_number_of_heads(heads):
     noise = {"quant_noise_pq": 0.5, "quant_noise_pq_block_size": 8}
     found = gradients(build_model(**noise, encoder_self_attn_heads=heads))
     assert all(gradient.isfinite().all() for gradient in found.values() if gradient is not None)
-
-
-# Gates
 
 
 def test_the_named_attentions_get_one_gate_per_head_with_the_given_options():
@@ -131,8 +126,7 @@ def test_new_gates_do_not_change_weights_and_scores():
 def test_a_stock_transformer_gets_open_gates_and_a_warning(caplog):
     stock = build_model("transformer", seed=5)
     model = build_model(attn_mapping="softmax", head_gates="encoder-self,cross", seed=6)
-    with caplog.at_level(logging.WARNING):
-        model.load_state_dict(stock.state_dict())
+    model.load_state_dict(stock.state_dict())
     torch.testing.assert_close(logits(model), logits(stock), atol=1e-5, rtol=0)
     (line,) = [r.getMessage() for r in caplog.records if "head gates" in r.getMessage()]
     assert "they start at --gate-init 2.5" in line
@@ -162,9 +156,6 @@ def test_a_frozen_decoder_freezes_all_its_parameters_and_shared_embeddings(share
         expected = expected - {"decoder.embed_tokens.weight"} | {"encoder.embed_tokens.weight"}
     assert frozen == expected
     assert all(gate.weight.grad is not None for gate in all_gates(model))
-
-
-# Draws
 
 
 def gated(seed=1, **options):
@@ -229,15 +220,10 @@ def test_recomputed_activations_use_the_same_gates(trainer):
 
 # The heads of a pruned checkpoint from which training starts
 
-PRUNED = dict(zip(HEADS_OPTIONS.values(), ("3,0", "4,1", "2,2"), strict=True))
-ALL_HEADS = dict.fromkeys(PRUNED, "4,4")
-
 
 def save_model(path, **options):
     """Save a checkpoint of a tiny model and return its path."""
-    model = build_model(**options)
-    args = Namespace(arch="entmax_transformer", **{**TINY, **options})
-    torch.save({"cfg": {"model": args}, "args": None, "model": model.state_dict()}, path)
+    torch.save(state_of(build_model(**options), **options), path)
     return str(path)
 
 

@@ -32,9 +32,6 @@ def loss_of(model, sample, criterion=CrossEntropyCriterion):
     return criterion(text_task(), sentence_avg=False)(model, sample)[0]
 
 
-# -- the control -------------------------------------------------------------------------
-
-
 def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
     stock = [name for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"] if "entmax" not in name]
     assert {"transformer_lm", "transformer_lm_gpt", "transformer_lm_wiki103"} <= set(stock)
@@ -53,28 +50,20 @@ def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
 
 
 @pytest.mark.parametrize(
-    ("options", "criterion"),
+    "options",
     [
-        ({}, CrossEntropyCriterion),
-        ({"decoder_normalize_before": True, "activation_fn": "gelu"}, CrossEntropyCriterion),
-        (
-            {"share_decoder_input_output_embed": True, "decoder_learned_pos": True},
-            CrossEntropyCriterion,
-        ),
-        (
-            {"decoder_input_dim": 8, "decoder_output_dim": 12, "layernorm_embedding": True},
-            CrossEntropyCriterion,
-        ),
-        ({"decoder_layers_to_keep": "1"}, CrossEntropyCriterion),
-        (
-            {"character_embeddings": True, "character_filters": "[(1, 4), (2, 8)]"},
-            CrossEntropyCriterion,
-        ),
-        (ADAPTIVE, AdaptiveLoss),
+        {},
+        {"decoder_normalize_before": True, "activation_fn": "gelu"},
+        {"share_decoder_input_output_embed": True, "decoder_learned_pos": True},
+        {"decoder_input_dim": 8, "decoder_output_dim": 12, "layernorm_embedding": True},
+        {"decoder_layers_to_keep": "1"},
+        {"character_embeddings": True, "character_filters": "[(1, 4), (2, 8)]"},
+        ADAPTIVE,
     ],
-    ids=lambda value: next(iter(value), "plain") if isinstance(value, dict) else "",
+    ids=lambda options: next(iter(options), "plain"),
 )
-def test_several_updates_have_bitwise_fairseqs_losses(options, criterion):
+def test_several_updates_have_bitwise_fairseqs_losses(options):
+    criterion = AdaptiveLoss if options is ADAPTIVE else CrossEntropyCriterion
     (ours, our_weights), (stock, stock_weights) = (
         course(model, lambda one, update: loss_of(one, text_batch(seed=update % 2), criterion))
         for model in pair(**options, **DROPOUT)
@@ -95,16 +84,10 @@ def test_generation_after_a_prefix_is_bitwise_fairseqs(options):
         assert all(tokens[:3] == prefix[1:] for tokens, _ in sentence)
 
 
-# -- mappings, steps and kernels ---------------------------------------------------------
-
-
 @pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
 def test_stepwise_decoding_matches_the_whole_pass(mapping):
     model = spread_scores(build_text_model(attn_mapping=mapping)).double()
     assert_steps_equal_the_whole_pass(model, text_batch())
-
-
-# -- checkpoints -------------------------------------------------------------------------
 
 
 def test_a_stock_checkpoint_is_read_as_its_counterpart_with_softmax():
@@ -117,9 +100,6 @@ def test_a_stock_checkpoint_is_read_as_its_counterpart_with_softmax():
     learned = [name for name in model.state_dict() if "mapping" in name]
     assert sorted(model.state_dict().keys() - stock.state_dict().keys()) == sorted(learned)
     assert all(torch.equal(model.state_dict()[name], v) for name, v in stock.state_dict().items())
-
-
-# -- what is refused ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.config import FEATURES
 from fairseq_entmax.models.features.attention_heads import MAPPING_OPTIONS
 from fairseq_entmax.pruning import prune_state
-from tests.support import TINY, build_model, tiny_task
+from tests.pruning.test_surgery import state_of
+from tests.support import build_model, tiny_task
 
 
 def mapping_names(model):
@@ -165,14 +166,9 @@ def test_a_custom_mapping_shares_its_parameters_and_refuses_pruning(monkeypatch)
     model = build_model(attn_mapping="summed")
     weights = {id(module.mapping.inner.weight) for _, _, module in attention_modules(model)}
     assert len(weights) == 1
-    args = Namespace(**{**TINY, "arch": "entmax_transformer", "attn_mapping": "summed"})
-    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
-    message = r"summed cannot be pruned to 3 heads: keep_heads of Summed"
-    with pytest.raises(ValueError, match=message):
+    state = state_of(model, attn_mapping="summed")
+    with pytest.raises(ValueError, match="summed cannot be pruned to 3 heads: keep_heads of Summ"):
         prune_state(state, "some.pt", {Head("cross", 0, 1)})
-
-
-# What is refused
 
 
 GATED = {"head_gates": "encoder-self,cross"}

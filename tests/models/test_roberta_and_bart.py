@@ -94,9 +94,6 @@ def logits(model):
     return model(texts())[0]
 
 
-# -- the control -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("stock", "loss_of", "options"),
     [
@@ -159,9 +156,6 @@ def test_generation_by_bart_is_bitwise_fairseqs():
     models = (spread_scores(build(BART, is_ours)) for is_ours in (True, False))
     ours, theirs = (search(model, batch([5, 5], [4, 4])) for model in models)
     assert ours == theirs
-
-
-# -- mappings, gates, pruning ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("stock", "gated"), [(ROBERTA, "encoder-self"), (BART, "cross")])

@@ -8,7 +8,7 @@ from torch import nn
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.mappings import parse_mapping
 from tests.language_models import ADAPTIVE, build_text_model, text_batch
-from tests.support import batch, build_model, build_roberta, padded, spread_scores, tiny_task
+from tests.support import all_gates, batch, build_model, build_roberta, padded, spread_scores
 
 pytestmark = pytest.mark.slow
 
@@ -35,9 +35,8 @@ SMALL = {"encoder_layers": 1, "decoder_layers": 1}
 def model_of(shape):
     model = spread_scores(build_model(**SMALL, **SHAPES[shape]))
     with torch.no_grad():
-        for layers in model.head_gates().values():
-            for gate in layers.values():
-                gate.weight.copy_(torch.linspace(-0.1, 0.1, gate.num_heads))
+        for gate in all_gates(model):
+            gate.weight.copy_(torch.linspace(-0.1, 0.1, gate.num_heads))
     return model
 
 
@@ -58,8 +57,7 @@ def inputs_of(sample):
 
 
 def generator(*models):
-    words = tiny_task().target_dictionary
-    return SequenceGenerator(models, words, beam_size=3, max_len_b=8)
+    return SequenceGenerator(models, models[0].decoder.dictionary, beam_size=3, max_len_b=8)
 
 
 @torch.no_grad()
@@ -95,11 +93,7 @@ def test_scripting_leaves_the_model_trainable():
     torch.jit.script(EnsembleModel([model]))
     assert {name: type(part) for name, part in model.named_modules()} == before
     model(*inputs_of(batch([4], [3])))[0].sum().backward()
-    assert all(
-        gate.weight.grad is not None
-        for layers in model.head_gates().values()
-        for gate in layers.values()
-    )
+    assert all(gate.weight.grad is not None for gate in all_gates(model))
 
 
 @torch.no_grad()

@@ -57,9 +57,7 @@ def built_from_printed(report, options):
     return build_model(ARCH, **{**options, **given})
 
 
-@pytest.mark.parametrize(
-    "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
-)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_pruned_model_copies_and_generates_as_the_gated_one(options):
     gated = varied(arch=ARCH, **options, head_gates=ALL)
     pruned, report = prune_state(state_of(gated, ARCH, **options, head_gates=ALL), "some.pt")
@@ -99,10 +97,8 @@ def test_gates_of_copy_heads_alone_stay_open_whatever_the_checkpoint_says():
     [("0", "cross:1.0", "cross:1.0"), ("0,1,3", "cross:1.1,1.2,1.3", "cross:1.1, cross:1.3")],
 )
 def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, capsys):
-    path = str(tmp_path / "whole.pt")
-    torch.save(
-        state_of(build_model(ARCH, copy_heads=copy_heads), ARCH, copy_heads=copy_heads), path
-    )
+    path, options = str(tmp_path / "whole.pt"), {"arch": ARCH, "copy_heads": copy_heads}
+    torch.save(state_of(build_model(**options), **options), path)
     output = ["--output", str(tmp_path / "small.pt")]
     assert main(["prune", path, "--heads", heads, *output]) == 1
     error = capsys.readouterr().err
@@ -111,9 +107,6 @@ def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, cap
     assert main(["prune", path, "--heads", "cross:1.2", *output, "--print-config"]) == 0
     options = "--cross-attn-heads 4,3 --copy-layer 1 --copy-heads "
     assert options + {"0": "0", "0,1,3": "0,1,2"}[copy_heads] in capsys.readouterr().out
-
-
-# --- training that starts from a pruned checkpoint -----------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -32,13 +32,9 @@ def ablation(scores=SCORES, **settings):
 def analysis(name):
     heads = [SCORES[head] for head in HEADS]
     entries = [
-        {
-            "attention": one.attention,
-            "layer": one.layer,
-            "heads": [{name: n} for n in heads[i : i + 4]],
-        }
-        for i, one in enumerate(HEADS)
-        if one.head == 0
+        {"attention": one, "layer": layer, "heads": [{name: heads.pop(0)} for _ in range(4)]}
+        for one in ATTENTIONS
+        for layer in (0, 1)
     ]
     return {"models": [{"attentions": entries, "checkpoint": "some.pt"}]}
 
@@ -103,38 +99,26 @@ def test_the_command_matches_the_whole_model_without_the_removed_heads(tmp_path)
     choice = ["--keep", "8", "--by", "loss", "--evidence", str(evidence)]
     assert main(["prune", str(whole), "--output", str(small), *choice]) == 0
     found = logits(rebuilt(torch.load(small)))
-    torch.testing.assert_close(
-        found, logits(without(trained(), {*HEADS} - best(8))), atol=1e-5, rtol=0
-    )
+    expected = logits(without(trained(), {*HEADS} - best(8)))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+MORE = {**SCORES, Head("cross", 1, 5): 1.0}  # from before some heads were pruned
+FEWER = {head: SCORES[head] for head in HEADS[1:]}
+NO_MODELS = r"\(it has no 'models'\): give this checkpoint's ablation\.json for"
+NO_LOSS = [{"heads": ["cross:0.0"], "loss": None}]
 
 
 @pytest.mark.parametrize(
     ("by", "document", "message"),
     [
-        # Evidence from before some heads were pruned
-        (
-            "loss",
-            ablation({**SCORES, Head("cross", 1, 5): 1.0}),
-            "cross:1.5, or .*it.pt has no such",
-        ),
-        (
-            "loss",
-            ablation({head: SCORES[head] for head in HEADS[1:]}),
-            "no score for encoder-self:0.0",
-        ),
-        (
-            "loss",
-            {**ablation(), "removals": [{"heads": ["cross:0.0"], "loss": None}]},
-            "no such score",
-        ),
+        ("loss", ablation(MORE), "cross:1.5, or .*it.pt has no such"),
+        ("loss", ablation(FEWER), "no score for encoder-self:0.0"),
+        ("loss", {**ablation(), "removals": NO_LOSS}, "no such score"),
         ("loss", ["nothing"], "no such score for every head of"),
         ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
         ("gradient", {"models": analysis("gradient")["models"] * 2}, r"\(it has several models"),
-        (
-            "gradient",
-            ablation(),
-            r"\(it has no 'models'\): give this checkpoint's ablation\.json for",
-        ),
+        ("gradient", ablation(), NO_MODELS),
     ],
 )
 def test_evidence_that_does_not_cover_the_models_heads_is_refused(by, document, message, remaining):

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
+from fairseq_entmax.pruning import parse_heads, prune_checkpoint, prune_state
 from tests.pruning.test_surgery import (
     PRENORM,
     logits,
@@ -20,22 +20,13 @@ from tests.pruning.test_surgery import (
 )
 from tests.support import build_model, tiny_task
 
-GONE = {
-    Head("encoder-self", 0, 1),
-    *(Head("decoder-self", 0, head) for head in (0, 2, 3)),
-    *(Head("decoder-self", 1, head) for head in range(4)),
-    Head("cross", 1, 0),
-    Head("cross", 1, 3),
-}
+GONE = parse_heads("encoder-self:0.1;decoder-self:0.0,0.2,0.3,1.0,1.1,1.2,1.3;cross:1.0,1.3")
+SOFTMAX = {"attn_mapping": "softmax"}
 OPTIONS = [
     {"attn_mapping": "entmax|fusedmax|softmax|entmax"},
     {"attn_mapping": "(entmax:tv=learned|sqpnormmax:p=learned*3)*2"},
     {"attn_mapping": "sparsemax|softmax*3,entmax"},
-    {
-        "attn_mapping": "softmax",
-        "cross_attn_mapping": "entmax|softmax|entmax*2",
-        "share_alpha": "layer",
-    },
+    {"cross_attn_mapping": "entmax|softmax|entmax*2", "share_alpha": "layer", **SOFTMAX},
     {"attn_mapping": "entmax:tv=learned"},
     {"attn_mapping": "oscarmax:oscar=learned,sqpnormmax:p=learned", "share_alpha": "attention"},
 ]
@@ -89,15 +80,13 @@ def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
     options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
     pruned, report = prune_state(state_of(varied(**options), **options), "some.pt", GONE)
     settings = vars(pruned["cfg"]["model"])
-    texts = {
-        name: settings[f"{name}_attn_mapping"] for name in ("encoder_self", "decoder_self", "cross")
-    }
-    assert texts == {
-        "encoder_self": "(entmax|softmax|entmax),(entmax|fusedmax|softmax|entmax)",
-        "decoder_self": "fusedmax,entmax",
-        "cross": "(entmax|fusedmax|softmax|entmax),(fusedmax|softmax)",
-    }
-    assert report.options_after["cross_attn_mapping"] == texts["cross"]
+    texts = [settings[f"{x}_attn_mapping"] for x in ("encoder_self", "decoder_self", "cross")]
+    assert texts == [
+        "(entmax|softmax|entmax),(entmax|fusedmax|softmax|entmax)",
+        "fusedmax,entmax",
+        "(entmax|fusedmax|softmax|entmax),(fusedmax|softmax)",
+    ]
+    assert report.options_after["cross_attn_mapping"] == texts[2]
     names = [name for name in pruned["model"] if "layers.0.self_attn.mapping" in name]
     assert names == ["encoder.layers.0.self_attn.mapping.parts.0.alpha_logit"]
 

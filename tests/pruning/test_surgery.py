@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax import checkpoints
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
+from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.support import TINY, build_model, logits, sample, search, spread_scores, tiny_task
 
@@ -53,6 +54,7 @@ def settings_of(arch="entmax_transformer", **options):
 
 def state_of(model, arch="entmax_transformer", **options):
     """A model's checkpoint as fairseq-train saves it."""
+    average = {"ema": {"w": torch.ones(1)}, "ema_fp32_params": {}}
     return {
         "args": None,
         "cfg": {"model": settings_of(arch, **options), "criterion": {"_name": "cross_entropy"}},
@@ -60,21 +62,14 @@ def state_of(model, arch="entmax_transformer", **options):
         "criterion": {"some": torch.ones(1)},
         "optimizer_history": [{"num_updates": 7}],
         "task_state": {},
-        "extra_state": {
-            "epoch": 3,
-            "ema": {"w": torch.ones(1)},
-            "ema_fp32_params": {},
-            "metrics": {"train": []},
-            "best": 2.5,
-        },
+        "extra_state": {"epoch": 3, **average, "metrics": {"train": []}, "best": 2.5},
         "last_optimizer_state": {"state": {0: torch.ones(3)}, "param_groups": [{"params": [0]}]},
     }
 
 
 def rebuilt(state):
     """The model of a checkpoint, built from its settings alone as fairseq builds it."""
-    settings = state["cfg"]["model"] if state["cfg"] is not None else state["args"]
-    settings = copy.deepcopy(settings)
+    settings = copy.deepcopy(state["cfg"]["model"] if state["cfg"] is not None else state["args"])
     if isinstance(settings, dict):
         settings = OmegaConf.create(settings)
     torch.manual_seed(99)
@@ -129,9 +124,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "options", OPTIONS, ids=lambda options: "-".join(map(str, options.values()))
-)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_pruned_model_is_smaller_and_gives_the_scores_of_the_gated_one(options, caplog):
     attentions = "encoder-self,decoder-self" if "no_cross_attention" in options else ALL
     options = {**options, "head_gates": attentions}
@@ -236,11 +229,7 @@ def test_settings_are_read_and_written_in_every_form_that_fairseq_saves(write):
     settings = pruned["cfg"]["model"] if pruned["cfg"] is not None else pruned["args"]
     found = settings if isinstance(settings, dict) else vars(settings)
     assert isinstance(settings, dict) == (write is as_yaml)
-    for attention, option in (
-        ("encoder-self", "encoder_self_attn_heads"),
-        ("decoder-self", "decoder_self_attn_heads"),
-        ("cross", "cross_attn_heads"),
-    ):
+    for attention, option in HEADS_OPTIONS.items():
         assert found[option] == ",".join(map(str, report.heads_after[attention]))
     assert not found["head_gates"]
     assert found.get("criterion", "label_smoothed_cross_entropy") == "label_smoothed_cross_entropy"

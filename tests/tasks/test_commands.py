@@ -33,12 +33,8 @@ def test_an_ensemble_runs_with_every_option(data, trained):
 
 def test_a_checkpoint_keeps_its_search_options_in_python(data, trained, tmp_path):
     state = torch.load(trained / "checkpoint_best.pt")
-    state["cfg"]["task"].update(
-        _name="entmax_summarization",
-        length_penalty="wu",
-        coverage_penalty=5.0,
-        no_repeat_ngram_except=".",
-    )
+    options = {"length_penalty": "wu", "coverage_penalty": 5.0, "no_repeat_ngram_except": "."}
+    state["cfg"]["task"].update(_name="entmax_summarization", **options)
     torch.save(state, tmp_path / "summaries.pt")
     hub = EntmaxTransformerModel.from_pretrained(
         str(tmp_path), "summaries.pt", data_name_or_path=str(data / "bin")

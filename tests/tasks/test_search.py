@@ -7,28 +7,17 @@ import pytest
 import torch
 
 from fairseq_entmax.tasks.search import CoverageEnsemble, RepeatedNgrams
-from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.support import batch, build_model, spread_scores, tiny_task
 from tests.tasks.reference_decoder import Search, decode
+from tests.tasks.test_summarization import make_task
 
 LENGTHS = [9, 7, 4, 2]
 TARGETS = [6, 8, 5, 4]
 MAX_LEN = 12
 FULL_STOP = "w4"
-SUMMARIES = {
-    "length_penalty": "wu",
-    "lenpen": 0.9,
-    "coverage_penalty": 5.0,
-    "no_repeat_ngram_size": 2,
-    "min_len": 5,
-}
-
-
-@functools.cache
-def task():
-    dictionary = tiny_task().source_dictionary
-    config = SummarizationConfig(source_lang="a", target_lang="b")
-    return EntmaxSummarizationTask(config, dictionary, dictionary)
+SUMMARIES = {"length_penalty": "wu", "lenpen": 0.9, "coverage_penalty": 5.0}
+SUMMARIES |= {"no_repeat_ngram_size": 2, "min_len": 5}
+task = functools.cache(make_task)
 
 
 @functools.cache
@@ -43,7 +32,7 @@ def model(mapping="softmax", seed=1):
 
 
 def sample():
-    return batch(LENGTHS, TARGETS, left_pad_source=True, left_pad_target=False)
+    return batch(LENGTHS, TARGETS)
 
 
 def search_with_fairseq(models, options, prefix=0, task=task):
@@ -62,9 +51,7 @@ def search_with_fairseq(models, options, prefix=0, task=task):
 def search_plainly(models, options, prefix=0):
     dictionary = tiny_task().target_dictionary
     known = {name: value for name, value in options.items() if name != "no_repeat_ngram_except"}
-    may_repeat = [
-        dictionary.index(word) for word in options.get("no_repeat_ngram_except", "").split()
-    ]
+    may_repeat = [*map(dictionary.index, options.get("no_repeat_ngram_except", "").split())]
     found = []
     together = sample()
     for source, target in zip(together["net_input"]["src_tokens"], together["target"], strict=True):
@@ -97,12 +84,10 @@ def test_a_search_for_summaries_matches_the_plain_decoder(mapping, beam):
 @pytest.mark.parametrize(
     "options",
     [
-        {"length_penalty": "wu", "lenpen": 0.9},
-        {"length_penalty": "wu", "lenpen": 0.0},
+        *({"length_penalty": "wu", "lenpen": lenpen} for lenpen in (0.9, 0.0)),
         {"coverage_penalty": 0.3},
         {"coverage_penalty": 5.0, "lenpen": 0.7},
-        {"no_repeat_ngram_size": 1},
-        {"no_repeat_ngram_size": 3},
+        *({"no_repeat_ngram_size": size} for size in (1, 3)),
         {"no_repeat_ngram_size": 2, "no_repeat_ngram_except": f"{FULL_STOP} w1"},
         {**SUMMARIES, "temperature": 0.6},
         {**SUMMARIES, "temperature": 1.7, "unkpen": 2.0},
@@ -152,9 +137,8 @@ def test_without_options_the_search_is_bitwise_fairseqs(options):
     options = {"nbest": 5, **options}
     generator = task().build_generator(models, Namespace(**options))
     assert type(generator) is type(tiny_task().build_generator(models, Namespace(**options)))
-    assert search_with_fairseq(models, options) == search_with_fairseq(
-        models, options, task=tiny_task
-    )
+    stock = search_with_fairseq(models, options, task=tiny_task)
+    assert search_with_fairseq(models, options) == stock
 
 
 def test_the_plain_decoder_matches_fairseqs_search():
