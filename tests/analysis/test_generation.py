@@ -9,6 +9,7 @@ import torch
 from fairseq.data import LanguagePairDataset, ListDataset
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 
+from fairseq_entmax.analysis import measure
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, check_options
 from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.models.recorder import record_attention
@@ -112,7 +113,8 @@ def test_sentences_that_end_at_once_have_one_query_and_are_counted():
     (sample,) = samples(data, [0, 1], torch.device("cpu"), 2)
     assert sample["target"].tolist() == [[DICTIONARY.eos()]] * 2
     attention, _ = record_attention(model, sample)
-    assert attention["cross"][0].shape[2] == 1
+    (head, *_) = measure(attention, sample, tiny_task())["cross"][0]["heads"]
+    assert (head["relative_position"], head["copy_agreement"]) == (0.0, None)
 
 
 def test_sampled_text_follows_the_seed_after_the_forced_prefix():

@@ -70,9 +70,10 @@ class Batch:
         if self.target_in_source is None:
             return None
         source = self.source.tokens.masked_fill(~self.source.real, -2)
+        length = self.target_in_source.size(1)
+        words = functional.pad(self.target_in_source, (0, max(AROUND.values())), value=-1)
         return {
-            name: functional.pad(self.target_in_source[:, ahead:], (0, ahead), value=-1)[:, :, None]
-            == source[:, None, :]
+            name: words[:, ahead : ahead + length, None] == source[:, None, :]
             for name, ahead in AROUND.items()
         }
 
