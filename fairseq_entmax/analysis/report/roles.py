@@ -35,7 +35,8 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
         "previous token, 2 tokens ahead, same position, …": "the largest weight is at this one offset "
         f"for at least {positional} of the queries that have a token there, and for more than half of "
         "all queries (Voita et al. 2019)",
-        "often …": f"the same for at least {_percent(OFTEN)} of the queries, but less than {positional}",
+        "often …": f"the same for more than {_percent(OFTEN)} of all queries, but for less than "
+        f"{positional} of those that have a token there",
         "neighbouring tokens, words near the current one": "the largest weight is on a neighbour for "
         f"at least {_percent(RELATIVE_POSITION)} of the queries, and no single offset makes the head "
         "positional",
@@ -99,19 +100,21 @@ def _strongest_first(roles: Any) -> list[_Role]:
 
 
 def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
-    positional, shares = head["positional"], (head["offsets"] or {}).get("share", {})
+    positional, offsets = head["positional"], head["offsets"] or {"share": {}}
     if positional:
         share, offset = positional["share"], positional["offset"]
     else:
-        known = [(share, int(name)) for name, share in shares.items() if share is not None]
-        share, offset = max(known, default=(0.0, 0))
+        # Not by the share, which may be that of the few queries that have a token there
+        found = [name for name in offsets["share"] if (offsets["maximum"][name] or 0) > OFTEN]
+        if not found:
+            return
+        share, offset = offsets["share"][found[0]], int(found[0])
     # Source and target share positions, but no tokens
     what, here = ("position", "same") if attention == CROSS else ("token", "current")
     place = f"{abs(offset)} {what}s {'back' if offset < 0 else 'ahead'}"
     if abs(offset) <= 1:
         place = f"{('previous', here, 'next')[offset + 1]} {what}"
-    if positional or share >= OFTEN:
-        yield share, f"{'' if positional else 'often '}{place}, {_percent(share)}"
+    yield share, f"{'' if positional else 'often '}{place}, {_percent(share)}"
 
 
 def _neighbours(head: dict[str, Any], attention: str) -> Iterator[_Role]:

@@ -32,6 +32,11 @@ def positional(offset, share=0.97):
     return {"offset": offset, "share": share, "confidence": 0.9}
 
 
+def looking(offset, share, maximum):
+    offsets = {"share": {"0": None, str(offset): share}}
+    return {"offsets": {**offsets, "maximum": {"above": 0.9, "0": 0.0, str(offset): maximum}}}
+
+
 def merging(all_words, split):
     return {"subword_merging": {"all": all_words, "split": split}}
 
@@ -53,13 +58,10 @@ def relation(to_head, to_dependent, name="nsubj"):
     ("measures", "words"),
     [
         ({}, []),
-        ({"offsets": {"share": {"-1": 0.5, "0": 0.2}}}, ["often previous token, 50 %"]),
-        ({"offsets": {"share": {"-1": 0.499, "0": None}}}, []),
-        ({"offsets": {"share": {"0": 0.3, "2": 0.89}}}, ["often 2 tokens ahead, 89 %"]),
-        (
-            {"offsets": {"share": {"-1": 0.97}}, "positional": positional(-1)},
-            ["previous token, 97 %"],
-        ),
+        (looking(-1, 0.53, 0.51), ["often previous token, 53 %"]),
+        (looking(-1, 0.52, 0.5), []),
+        (looking(-4, 1.0, 0.1), []),  # few queries have a token there
+        (looking(2, 0.89, 0.7), ["often 2 tokens ahead, 89 %"]),
         ({"rare_word": {"rarest": 0.3, "two_rarest": 0.499}}, []),
         ({"rare_word": {"rarest": 0.3, "two_rarest": 0.5}}, ["rare words, 50 %"]),
         (merging(0.5, 0.5), ["subword merging, 50 %"]),
@@ -82,7 +84,7 @@ def relation(to_head, to_dependent, name="nsubj"):
         ({"confidence": 0.899}, []),
         ({"confidence": 0.95, "positional": positional(1)}, ["next token, 97 %"]),
         ({"gate": 0.0, "positional": positional(-1)}, ["closed"]),
-        ({"gate": 0.01, "positional": positional(-1)}, ["previous token, 97 %"]),
+        ({**looking(0, 1, 1), "gate": 0.1, "positional": positional(-1)}, ["previous token, 97 %"]),
         ({"relative_position": 0.8}, ["neighbouring tokens, 80 %"]),
         ({"relative_position": 0.79}, []),
     ],
