@@ -16,7 +16,6 @@ in Baan et al. 2019. ``p_holm`` is p corrected for all removals in the file by H
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
@@ -132,12 +131,12 @@ def as_table(document: Dictionary[str, Any]) -> str:
         rows.append(cells)
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
     table = text_table(rows)
-    if samples is None or removals / (samples + 1) <= LEVEL:
+    if samples is None or removals / (samples + 1) < LEVEL:
         return table
     return (
         f"{table}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
         f"{removals} removals and {samples} resamples: --bootstrap "
-        f"{math.ceil(removals / LEVEL) - 1} reaches {LEVEL} without scoring anything again"
+        f"{round(removals / LEVEL)} can bring it below {LEVEL} without scoring anything again"
     )
 
 

@@ -16,7 +16,7 @@ from rouge_score import rouge_scorer
 from fairseq_entmax import progress, pruning
 from fairseq_entmax.analysis.ablation.command import main
 from fairseq_entmax.analysis.ablation.removal import Scorer
-from fairseq_entmax.analysis.ablation.results import holm
+from fairseq_entmax.analysis.ablation.results import as_table, holm
 from tests.analysis.data_types.small import words
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import binarise, random_sentences, tiny_task
@@ -182,6 +182,10 @@ def test_bleu_matches_sacrebleu_on_the_stored_translations(finished, targets):
         texts = sentences[heads]["translations"]
         assert value == sacrebleu.corpus_bleu(texts, [joined(targets)]).score
         assert not any("▁" in text for text in texts)
+    enough = 20 * len(found["removals"])
+    for samples in (enough - 1, enough):
+        found["significance"]["bootstrap"] = samples
+        assert (f"--bootstrap {enough} can bring" in as_table(found)) == (samples < enough)
     assert "bs:50" in found["significance"]["bleu_signature"]
 
 
