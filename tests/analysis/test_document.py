@@ -54,12 +54,13 @@ def test_another_document_or_version_is_refused():
 
 
 def test_writing_rounds_numbers_and_a_failure_leaves_the_old_file(tmp_path):
-    path = document.write({"a": [1 / 3, 12345678.9, 1e-12], "b": (True, None, 7)}, str(tmp_path))
+    values = [1 / 3, 12345678.9, 1e-12, 1 - 1e-9]  # no share below 1 becomes 1
+    path = document.write({"a": values, "b": (True, None, 7)}, str(tmp_path))
     assert path == str(tmp_path / "analysis.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
         document.write({"new": float("nan")}, str(tmp_path))
     text = json.loads((tmp_path / "analysis.json").read_text())
-    assert text == {"a": [0.333333, 12345700.0, 1e-12], "b": [True, None, 7]}
+    assert text == {"a": [0.333333, 12345700.0, *values[2:]], "b": [True, None, 7]}
     assert [file.name for file in tmp_path.iterdir()] == ["analysis.json"]
     with pytest.raises(FileExistsError, match=r"--output: .* exists: .* --overwrite"):
         document.check_output(str(tmp_path), overwrite=False)

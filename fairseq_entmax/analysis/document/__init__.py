@@ -90,9 +90,11 @@ def write(analysis: dict[str, Any], folder: str) -> str:
 
 
 def rounded(value: Any, digits: int = DIGITS) -> Any:
-    """Return nested data with every float rounded to ``digits`` significant digits."""
+    """Return nested data with every float rounded to ``digits`` significant digits; a value below
+    1 does not become 1, so that a density of 1 has no zeros."""
     if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
+        short = float(f"{value:.{digits}g}")
+        return value if value < 1 == short else short
     if isinstance(value, dict):
         return {key: rounded(one, digits) for key, one in value.items()}
     if isinstance(value, list | tuple):

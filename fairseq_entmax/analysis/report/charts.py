@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from fairseq_entmax.analysis.document import rounded as rounded
 from fairseq_entmax.analysis.report.labels import in_lines
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -238,9 +239,3 @@ SHARE = alt.Scale(domain=[0, 1])
 def layered(rows: list[Row], *charts: alt.Chart) -> Panel:
     """Charts on top of each other that share their rows."""
     return alt.layer(*charts, data=alt.InlineData(values=rows))
-
-
-def rounded(value: float) -> float:
-    """Round to six digits, three more than figures show; a value below 1 does not become 1."""
-    short = float(f"{value:.6g}")
-    return value if short == 1 else short
