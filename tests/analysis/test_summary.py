@@ -6,9 +6,10 @@ from fairseq_entmax.analysis.document import summary
 from tests.analysis.report.synthetic import synthetic_analysis
 
 
-def test_a_line_has_the_means_of_an_attention():
+def test_a_line_has_the_means_of_an_attention_and_the_loss_in_nats_and_in_fairseqs_bits():
     analysis = synthetic_analysis(models=2, layers=2, heads=3, sentences=1, length=5)
     model = analysis["models"][1]
+    analysis["models"][0]["loss"], model["loss"] = 2.0, None
     layers = [layer for layer in model["attentions"] if layer["attention"] == "cross"]
     for number, layer in enumerate(layers):
         layer["diversity"] = 0.1 + 0.3 * number
@@ -16,7 +17,9 @@ def test_a_line_has_the_means_of_an_attention():
             head.update(
                 values={"alpha": 1.0 + 0.25 * place}, density=0.5, entropy=None, positional=None
             )
-    layers[1]["heads"][2]["positional"] = {"offset": -1, "share": 0.97, "confidence": 0.953}
+    role = {"offset": -1, "share": 0.97, "confidence": 0.953}
+    layers[0]["heads"][1].update(gate=0.0, positional=role)
+    layers[1]["heads"][2]["positional"] = role
     lines = summary.as_table(analysis).splitlines()
     assert len(lines) == 1 + 2 * 3
     line = lines[6]
@@ -26,12 +29,6 @@ def test_a_line_has_the_means_of_an_attention():
     assert lines[4].split()[0] == model["name"]
     assert lines[5].startswith(" ")
     assert lines[0].index("positional heads") == line.index("1.2 at")
-
-
-def test_the_loss_is_shown_in_nats_and_in_bits_as_by_fairseq():
-    analysis = synthetic_analysis(models=2, layers=1, heads=1, sentences=0)
-    analysis["models"][0]["loss"], analysis["models"][1]["loss"] = 2.0, None
-    table = summary.as_table(analysis).splitlines()
-    assert "loss (nats a token)  (bits a token)  attention" in table[0]
-    assert f"  2.000           {2 / math.log(2):.3f}  encoder-self" in table[1]
-    assert "2.885" not in table[4]
+    assert "loss (nats a token)  (bits a token)  attention" in lines[0]
+    assert f"  2.000           {2 / math.log(2):.3f}  encoder-self" in lines[1]
+    assert "2.885" not in lines[4]

@@ -123,5 +123,5 @@ def _positional(layers: Iterable[Dictionary[str, Any]]) -> str:
         f"({head['positional']['confidence']:.0%})"
         for layer in layers
         for head in layer["heads"]
-        if head["positional"]
+        if head["positional"] and head["gate"] != 0
     )

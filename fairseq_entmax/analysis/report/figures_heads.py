@@ -183,7 +183,7 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
-        if place["attention"] != ENCODER_SELF or known[direction]["baseline"] is None:
+        if place["attention"] != ENCODER_SELF or head["gate"] == 0:
             continue
         accuracy = (head["dependencies"] or {}).get(relation, {}).get(direction)
         if accuracy is not None and accuracy > best.get(place["model"], (-1.0, place))[0]:

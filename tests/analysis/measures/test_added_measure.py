@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures import (
 from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.attentions import CROSS
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_statistics import batch_of, cut, random_weights, table
 
@@ -78,9 +78,8 @@ def test_its_numbers_are_means_over_the_queries_of_all_batches(attention):
 
 def test_schema_document_and_report_include_it():
     analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=0)
-    for layer in analysis["models"][0]["attentions"]:
-        for head in layer["heads"]:
-            head |= {"introspection": 0.25, "surprise": {"first": -3, "last": -1}}
+    for head in every_head(analysis):
+        head |= {"introspection": 0.25, "surprise": {"first": -3, "last": -1}}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     document.validate(analysis, "a.json")
     shapes = schema()["$defs"]["head"]["properties"]

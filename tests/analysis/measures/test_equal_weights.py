@@ -6,7 +6,7 @@ import torch
 from fairseq_entmax.analysis.document import summary
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
 from tests.analysis.test_statistics import measured, one_sentence
 
 
@@ -48,9 +48,8 @@ def test_the_table_has_columns_for_the_groups_of_its_mappings(name, columns):
     every = {"run-length", "run-weight", "cluster-size", "cluster-weight"}
     header = summary.as_table(analysis).splitlines()[0].split()
     assert not every & set(header)
-    for layer in analysis["models"][1]["attentions"]:
-        for head in layer["heads"]:
-            head["values"][name] = 0.1
+    for head in every_head(analysis):
+        head["values"][name] = 0.1
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     lines = summary.as_table(analysis).splitlines()
     assert [word for word in lines[0].split() if word in every] == columns

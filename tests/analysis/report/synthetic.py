@@ -219,6 +219,12 @@ def _weights(rng, model, source, targets):
         yield {**place, "shape": list(weights.shape), "weights": encode_weights(weights)}
 
 
+def every_head(analysis):
+    for model in analysis["models"]:
+        for entry in model["attentions"]:
+            yield from entry["heads"]
+
+
 def lose_head(analysis, model, head):
     """Remove a head from the first layer of a model."""
     analysis["models"][model]["attentions"][0]["heads"].pop(head)

@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.report.agreement import (
 )
 from fairseq_entmax.analysis.report.payload import page_data
 from fairseq_entmax.head_names import Head
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
 
 
 @pytest.fixture
@@ -61,9 +61,8 @@ def test_a_loss_rises_and_other_scores_fall_where_a_head_mattered(analysis):
 
 
 def test_missing_measures_and_too_few_heads_have_no_correlation(analysis):
-    for layer in analysis["models"][0]["attentions"]:
-        for head in layer["heads"]:
-            head["relevance"] = None
+    for head in every_head(analysis):
+        head["relevance"] = None
     one = ablated(analysis, lambda head: head["gradient"], most=5)
     assert {measure for measure, _ in found(one)} == {"gradient", "confidence"}
     assert found(one)["gradient", ALL].number == 5

@@ -19,8 +19,8 @@ from fairseq_entmax.analysis.report.figures_heads import (
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, remaining_heads
 from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from tests.analysis.report.page_actions import layer_of
-from tests.analysis.report.synthetic import synthetic_analysis
-from tests.analysis.report.test_figures import PRUNING, every_head
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
+from tests.analysis.report.test_figures import PRUNING
 
 
 @pytest.fixture
@@ -168,10 +168,9 @@ def test_confidence_is_sorted_by_relevance(small):
 def test_a_relation_shows_the_best_head_of_each_model(small):
     for head in every_head(small):
         head["dependencies"] = None
-    for layer, accuracy in ((0, 0.4), (1, 0.6)):
-        layer_of(small, 0, layer=layer)["heads"][1]["dependencies"] = {
-            "nsubj": {"to_head": accuracy, "to_dependent": None}
-        }
+    for layer, head, gate, accuracy in ((0, 1, None, 0.4), (1, 1, None, 0.6), (0, 2, 0.0, 0.9)):
+        own = {"nsubj": {"to_head": accuracy, "to_dependent": None}}
+        layer_of(small, 0, layer=layer)["heads"][head].update(gate=gate, dependencies=own)
     found = data(only(dependency_accuracy, small))
     names = ("model", "name", "direction", "accuracy", "baseline")
     expected = ["softmax", "layer 1, head 1", "nsubj → head", 0.6, 0.35]

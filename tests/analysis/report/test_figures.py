@@ -5,7 +5,7 @@ import pytest
 import vl_convert
 
 from fairseq_entmax.analysis.report.figures import figures
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
 
 EVERY_FIGURE = [
     "alpha_trajectories",
@@ -45,12 +45,6 @@ def small():
 
 def drawn(analysis, pruning=None):
     return {figure.name: figure for figure in figures(analysis, pruning)}
-
-
-def every_head(analysis):
-    for model in analysis["models"]:
-        for entry in model["attentions"]:
-            yield from entry["heads"]
 
 
 def test_a_full_analysis_gives_every_figure(small):
