@@ -105,7 +105,9 @@ def main(arguments: Sequence[str]) -> None:
     heads = sum(len(one["heads"]) for model in analysis["models"] for one in model["attentions"])
     for table in tables:
         print(f"{table}: a row for each of {heads} heads")
-    counts = {"model": len(analysis["models"]), "head": heads, "sentence": len(analysis["maps"])}
+    # Models may have written a text each
+    sentences = {entry["sentence"] for entry in analysis["maps"]}
+    counts = {"model": len(analysis["models"]), "head": heads, "sentence": len(sentences)}
     words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
     print(f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser")
 

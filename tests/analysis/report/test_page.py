@@ -162,7 +162,9 @@ def test_subwords_are_joined_to_the_original_text(tokens, text):
     assert payload.joined_text(tokens) == text
 
 
-def test_the_command_writes_the_page_and_prints_its_name(folder, capsys):
+def test_the_command_writes_the_page_and_prints_its_name(folder, changed, capsys):
+    changed["maps"] *= 2  # as if each model had written a text of its own
+    (folder / "analysis.json").write_text(json.dumps(changed), encoding="utf-8")
     output = folder / "report.html"
     output.write_text("mine")
     with pytest.raises(FileExistsError, match=r"report\.html.*--overwrite"):
