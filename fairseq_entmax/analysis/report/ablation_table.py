@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.arguments import LOSS
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.error_messages import reason
 from fairseq_entmax.head_names import Head, parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
-# The only score that gets larger when a model gets worse
-LOSS = "loss"
 # A change is marked as significant if Holm's p is below this
 LEVEL = 0.05
 # Any other score is shown by its own name
@@ -63,6 +62,13 @@ def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, A
                     head |= {"ablation": changes, "significant": significant}
     numbers = [*analysis["numbers"], *(_number(score).as_json() for score in scores)]
     return {**analysis, "numbers": numbers}
+
+
+def harm(head: dict[str, Any], score: str) -> float:
+    """How much worse a score is without a head; below 0 if it is better. Only a loss gets larger
+    when a model gets worse."""
+    change: float = head["ablation"][score]
+    return change if score == LOSS else -change
 
 
 def _number(score: str) -> Number:

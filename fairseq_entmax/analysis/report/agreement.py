@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fairseq_entmax.analysis.head_order import spearman
-from fairseq_entmax.analysis.report.ablation_table import LOSS
+from fairseq_entmax.analysis.report.ablation_table import harm
 from fairseq_entmax.attentions import ATTENTIONS
 
 COMPARED = ("relevance", "gradient", "confidence")
@@ -64,9 +64,8 @@ def _scores(model: dict[str, Any]) -> list[str]:
 
 
 def _points(model: dict[str, Any], measure: str, score: str) -> list[_Point]:
-    sign = 1 if score == LOSS else -1
     return [
-        (layer["attention"], layer["layer"], head[measure], sign * head["ablation"][score])
+        (layer["attention"], layer["layer"], head[measure], harm(head, score))
         for layer in model["attentions"]
         for head in layer["heads"]
         if score in head.get("ablation", ()) and head.get(measure) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fairseq_entmax.analysis.report.ablation_table import LEVEL
+from fairseq_entmax.analysis.report.ablation_table import LEVEL, harm
 from fairseq_entmax.analysis.report.roles import NEARLY_ALL
 
 MOST_NAMED = 3
@@ -53,14 +53,16 @@ def _sparsity(densities: dict[str, float]) -> Iterator[str]:
 def _dispensable(removed: Heads) -> str:
     if not removed:
         return "Run fairseq-entmax ablate to find out which heads could be removed."
-    idle = [(name, head) for name, head in removed if not head["significant"]]
-    if len(idle) == len(removed):
+    if not any(head["significant"] for _, head in removed):
         return "No single removal changed a score significantly: they do not show which could go."
+    idle = [
+        one for one in removed if all(harm(one[1], name) <= 0 for name in one[1]["significant"])
+    ]
     # By the first score; all of these heads have it
-    idle.sort(key=lambda one: abs(next(iter(one[1]["ablation"].values()))))
+    idle.sort(key=lambda one: harm(one[1], next(iter(one[1]["ablation"]))))
     named = "; ".join(name for name, _ in idle[:MOST_NAMED])
     such = f"; these could be removed first, such as {named}" if idle else ""
     return (
-        f"Of {len(removed)} heads that were removed one at a time, {len(idle)} changed no score "
-        f"significantly (p < {LEVEL} after Holm's correction){such}."
+        f"Of {len(removed)} heads that were removed one at a time, {len(idle)} made no score "
+        f"significantly worse (p < {LEVEL} after Holm's correction){such}."
     )

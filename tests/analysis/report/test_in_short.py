@@ -28,14 +28,15 @@ def test_softmax_leaves_out_nothing():
     assert "No head gives any word a weight of exactly zero." in text((1.0, {}), (1.0, {}))
 
 
-def test_heads_whose_removal_changes_no_score_could_go():
+def test_heads_whose_removal_makes_no_score_worse_could_go():
     def removed(change, *significant):
         return {"ablation": {"loss": change}, "significant": list(significant)}
 
     heads = [(0.5, removed(0.2, "loss")), (0.5, removed(0.01)), (0.5, removed(-0.004))]
-    words = text(*heads)
-    assert "Of 3 heads that were removed one at a time, 2 changed no score" in words
-    assert words.endswith("such as cross, layer 1, head 2; cross, layer 1, head 1.")
+    words = text(*heads, (0.5, removed(-0.1, "loss")))
+    assert "Of 4 heads that were removed one at a time, 3 made no score significantly" in words
+    named = "; ".join(f"cross, layer 1, head {number}" for number in (3, 2, 1))
+    assert words.endswith(f"such as {named}.")
     assert "could be removed first" not in text(heads[0])
     assert "do not show which could go" in text(*heads[1:])
 
