@@ -170,11 +170,7 @@ def written(
         "annotations": None if annotated is None else annotated.results(),
         "chosen": recorded.chosen,
         "maps": maps_of(
-            study.datasets,
-            recorded.sentences,
-            study.models,
-            study.task,
-            args.of == GENERATED,
+            study.datasets, recorded.sentences, study.models, study.task, args.of == GENERATED
         ),
     }
     if args.of == GENERATED:

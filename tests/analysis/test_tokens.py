@@ -19,8 +19,11 @@ def numbers(found, text):
     return torch.tensor([[found.index(symbol) for symbol in text.split()]])
 
 
-def special(found, rows):
-    return (rows == found.pad()) | (rows == found.eos())
+def read(text, language=None):
+    """The table of a text's own symbols, the text's tokens, and which of these are special."""
+    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
+    rows = numbers(found, text)
+    return TokenTable.of(found, language), rows, (rows == found.pad()) | (rows == found.eos())
 
 
 @pytest.mark.parametrize(
@@ -39,11 +42,9 @@ def special(found, rows):
     ],
 )
 def test_tokens_are_joined_to_words(text, kind, words):
-    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
-    table = TokenTable.of(found)
-    rows = numbers(found, text)
+    table, rows, special = read(text)
     assert table.kind == kind
-    assert table.words(rows, special(found, rows)).tolist() == [words]
+    assert table.words(rows, special).tolist() == [words]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,7 @@ def test_tokens_are_joined_to_words(text, kind, words):
     ],
 )
 def test_the_final_punctuation_of_a_sentence_is_found(text, place, ending):
-    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
-    rows = numbers(found, text)
-    where, what = final_punctuation(TokenTable.of(found), rows, special(found, rows))
+    where, what = final_punctuation(*read(text))
     assert (where.tolist(), what.tolist()) == ([place], [ending])
 
 
@@ -79,9 +78,8 @@ def test_the_final_punctuation_of_a_sentence_is_found(text, place, ending):
     ],
 )
 def test_question_words_are_found_by_the_languages_list(language, text, asking):
-    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
-    table, rows = TokenTable.of(found, language), numbers(found, text)
-    which = table.interrogative(rows, table.words(rows, special(found, rows)))
+    table, rows, special = read(text, language)
+    which = table.interrogative(rows, table.words(rows, special))
     assert (which if which is None else which.int().tolist()[0]) == asking
 
 

@@ -15,8 +15,6 @@ from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
-NEIGHBOURS = (-1, 1)
-
 
 class CopyAgreement(WeightMeasure):
     """Whether the head looks at the word that is being written, over the steps whose word is in the
@@ -90,12 +88,8 @@ class RelativePosition(WeightMeasure):
     source = "Baan et al. 2019, section 5.3"
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        import torch
-
         if weights.attention == ENCODER_SELF:
-            start = weights.keys.start[:, None, None]
-            offset = weights.maximum - start - weights.queries.places[:, None]
-            is_near = torch.isin(offset, torch.tensor(NEIGHBOURS, device=offset.device))
+            is_near = weights.offset.abs() == 1
         elif weights.attention == CROSS and weights.batch.places_of_words is not None:
             last, now, following = weights.batch.places_of_words.values()
             around = (last | now | following)[:, None].expand_as(weights.weights)

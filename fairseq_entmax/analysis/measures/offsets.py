@@ -107,10 +107,9 @@ class Offsets(WeightMeasure):
         on_keys = weight_at(weights.weights, at, exists)
         sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))
         sums.add("count", exists.sum(dim=(0, 1)))
-        offset = weights.maximum - weights.keys.start[:, None, None] - queries.places[:, None]
         # Bins: below, each offset, above; and one for padding
         bins = len(OFFSETS) + 3
-        index = (offset - OFFSETS[0] + 1).clamp(0, bins - 2)
+        index = (weights.offset - OFFSETS[0] + 1).clamp(0, bins - 2)
         index = index.masked_fill(~queries.real[:, None], bins - 1)
         index = index + bins * torch.arange(heads, device=index.device)[:, None]
         counts = torch.bincount(index.flatten(), minlength=bins * heads)

@@ -32,6 +32,11 @@ class LayerWeights:
         return self.weights.argmax(dim=-1)
 
     @cached_property
+    def offset(self) -> Tensor:
+        """The maximum's position in its sentence minus the query's: ``(batch, heads, queries)``."""
+        return self.maximum - self.keys.start[:, None, None] - self.queries.places[:, None]
+
+    @cached_property
     def support(self) -> Tensor:
         """How many keys get a weight above zero: ``(batch, heads, queries)`` int64."""
         import torch

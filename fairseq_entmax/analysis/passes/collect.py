@@ -89,11 +89,6 @@ class ModelCollector:
             measure.update(predictions, self.sums)
         return differences
 
-    @property
-    def loss(self) -> float | None:
-        """Negative log likelihood in nats per target that the model can reach; None before any."""
-        return self.sums.total_mean("loss")
-
 
 class AnnotationCounts:
     """Counts of a data set's annotations, and a baseline that predicts arcs by position alone.

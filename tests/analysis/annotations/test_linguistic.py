@@ -191,13 +191,9 @@ def loop_accuracy(examples: list[Example], head: int) -> dict[str, dict[str, flo
             to_head = looked_at(weights, example, dependent) == governor
             to_dependent = looked_at(weights, example, governor) == dependent
             hits.setdefault(relation, []).append((to_head, to_dependent))
-    return {
-        relation: {
-            "to_head": sum(one for one, _ in pairs) / len(pairs),
-            "to_dependent": sum(one for _, one in pairs) / len(pairs),
-        }
-        for relation, pairs in hits.items()
-    }
+    sides = {name: zip(*pairs, strict=True) for name, pairs in hits.items()}
+    means = {name: [sum(one) / len(one) for one in own] for name, own in sides.items()}
+    return {name: {"to_head": one, "to_dependent": two} for name, (one, two) in means.items()}
 
 
 def loop_weights(examples: list[Example], attention: str, head: int) -> dict:

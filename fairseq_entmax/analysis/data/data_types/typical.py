@@ -73,11 +73,7 @@ class TypicalSentences:
         self._best: dict[int, dict[bytes, _Candidate]] = {}
 
     def update(
-        self,
-        ids: Tensor,
-        differences: Tensor,
-        lengths: Tensor,
-        texts: Sequence[Sequence[int]],
+        self, ids: Tensor, differences: Tensor, lengths: Tensor, texts: Sequence[Sequence[int]]
     ) -> None:
         """Offer a batch: tensors are ``(batch,)``, and ``lengths`` are those of what is shown."""
         rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts)
