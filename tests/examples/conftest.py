@@ -3,4 +3,18 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tools"))
+
+
+@pytest.fixture
+def refusal(capsys):
+    """A function that calls one that ends with an error, and returns what it says."""
+
+    def of(called, *arguments):
+        with pytest.raises(SystemExit):
+            called(*arguments)
+        return capsys.readouterr().err
+
+    return of

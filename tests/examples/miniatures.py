@@ -25,15 +25,12 @@ TRAIN, VALID, TEST = 240, 16, 12
 TRIAL = {"GENERATION_OPTIONS": "--max-len-b 20", "SPEED_SENTENCES": "2", "SPEED_REPEATS": "1"}
 
 LETTERS = "abcdefghijklmnñopqrstuvwxyzáéíóúü"
+JAPANESE = "あびくでえふぐへいじけるむんにおぷきらすとうぶわしやぜアエイオウユ、。"
 ALPHABETS = {
     "de": str.maketrans("ñáóú", "ßäöü"),
     "ro": str.maketrans("ñáóú", "șăîț"),
     "ru": str.maketrans(LETTERS, "абкдефгхижклмнньпкрстувушийзаэиоу"),
-    "ja": str.maketrans(
-        f"{LETTERS},.",
-        "あびくでえふぐへいじけるむんにおぷきらすとうぶわしやぜアエイオウユ、。",
-        " ",
-    ),
+    "ja": str.maketrans(f"{LETTERS},.", JAPANESE, " "),
 }
 
 
@@ -261,10 +258,8 @@ def write_table(folder: Path, archives: list[Path], address: str = "-") -> Path:
     for path in archives:
         checksum = hashlib.sha256(path.read_bytes()).hexdigest()
         where = address if address == "-" else f"{address}/{path.name}"
-        size = path.stat().st_size
-        rows.append(
-            f"{path.name}\t{size}\tsha256:{checksum}\t{where}\thttps://example.org\tmade here"
-        )
+        known = f"{path.name}\t{path.stat().st_size}\tsha256:{checksum}"
+        rows.append(f"{known}\t{where}\thttps://example.org\tmade here")
     table = folder / "corpora.tsv"
     table.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return table

@@ -62,9 +62,8 @@ def train(words: list[str]) -> None:
     for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
         with zipfile.ZipFile(folder / name, "w") as archive:
             archive.writestr("options", " ".join(words))
-    print(
-        f"| valid | epoch 001 | loss 5 | nll_loss 4 | num_updates {value(words, '--max-update', '10')}"
-    )
+    updates = value(words, "--max-update", "10")
+    print(f"| valid | epoch 001 | loss 5 | nll_loss 4 | num_updates {updates}")
 
 
 def generate(words: list[str]) -> None:
@@ -144,16 +143,10 @@ def tool(words: list[str]) -> None:
         print(0)
 
 
-COMMANDS = {
-    "fairseq-preprocess": preprocess,
-    "fairseq-train": train,
-    "torchrun": train,
-    "fairseq-generate": generate,
-    "fairseq-eval-lm": eval_lm,
-    "fairseq-entmax": entmax,
-    "sacrebleu": sacrebleu,
-    "python3": tool,
-}
+OF_FAIRSEQ = {"preprocess": preprocess, "train": train, "generate": generate}
+OF_FAIRSEQ |= {"eval-lm": eval_lm, "entmax": entmax}
+COMMANDS = {f"fairseq-{name}": stub for name, stub in OF_FAIRSEQ.items()}
+COMMANDS |= {"torchrun": train, "sacrebleu": sacrebleu, "python3": tool}
 
 
 def main() -> None:

@@ -49,9 +49,7 @@ def record(made: Path, run: str) -> dict[str, Any]:
     return json.loads(lzma.decompress(path.read_bytes()))
 
 
-def test_record_and_verdicts_have_each_run_once_and_no_local_paths(
-    made: Path,
-) -> None:
+def test_record_and_verdicts_have_each_run_once_and_no_local_paths(made: Path) -> None:
     files = {path.name for path in (made / "record" / "bible_es_en").iterdir()}
     assert files == {f"{run}.json.xz" for run in RUNS} | {"speed.json"}
     for run in RUNS:
@@ -64,9 +62,8 @@ def test_record_and_verdicts_have_each_run_once_and_no_local_paths(
 
 
 def test_updates_are_counted_once_and_the_heads_found_are_pruned(made: Path) -> None:
-    baseline, pruned, scratch, continued = (
-        record(made, run) for run in (BASELINE, PRUNED, SCRATCH, CONTINUED)
-    )
+    names = (BASELINE, PRUNED, SCRATCH, CONTINUED)
+    baseline, pruned, scratch, continued = (record(made, run) for run in names)
     assert baseline["updates"] == baseline["own_updates"] == TRAINED
     assert pruned["own_updates"] == pruned["curve"][-1]["updates"] == SEARCHED + RECOVERED
     assert pruned["updates"] == TRAINED + SEARCHED + RECOVERED

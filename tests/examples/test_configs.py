@@ -28,15 +28,10 @@ def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> di
         'printf "%s\\n" --batch-tokens $BATCH_TOKENS '
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
     )
-    shown = subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **further},
-    )
+    environment = {**os.environ, **further}
+    shown = subprocess.check_output(["bash", "-c", script], text=True, env=environment)
     found: dict[str, Any] = {}
-    for word in shown.stdout.splitlines():
+    for word in shown.splitlines():
         if word.startswith("--"):
             name = word.removeprefix("--").replace("-", "_")
         found[name] = word.startswith("--") or word

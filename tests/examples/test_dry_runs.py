@@ -26,9 +26,6 @@ CORREIA = "--lr 0.0003125 --lr-scheduler inverse_sqrt --warmup-updates 20000"
 VOITA = "--adam-betas (0.9, 0.98) --adam-eps 1e-9 --lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000"
 
 
-# --- translations ------------------------------------------------------------
-
-
 @pytest.mark.parametrize("recipe", PAPERS)
 def test_a_papers_recipe_translates_the_archives(recipe: str, tmp_path: Path) -> None:
     table = raw(miniatures.write(recipe, tmp_path / "raw"))
@@ -153,9 +150,6 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     assert "--finetune-from-model" not in search
 
 
-# --- summaries ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("recipe", "vocabulary", "model", "wanted"),
     [
@@ -197,9 +191,6 @@ def test_a_summary_recipe_leads_from_archives_to_rouge(
         steps.pruned_with("copy_cross_entropy", "2/-/3", "--mapping", "baseline")
 
 
-# --- language models ---------------------------------------------------------
-
-
 def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     table = raw(
         miniatures.write("wikitext103", tmp_path / "raw", {"wikitext103": lm_miniatures.wikitext})
@@ -230,9 +221,6 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     steps.pruned_with("adaptive_loss")
 
 
-# --- classification -------------------------------------------------------------
-
-
 def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     table = raw(entailment_miniature.write(tmp_path / "raw"))
     steps = Steps("snli", tmp_path, **table)
@@ -251,9 +239,7 @@ def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     steps.pruned_with("sentence_prediction")
 
 
-def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(
-    tmp_path: Path,
-) -> None:
+def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(tmp_path: Path) -> None:
     steps = Steps("bible_testaments", tmp_path, EVERY="20", UPDATES="8,4,4")
     steps.prepared()
     text, words = (lines(steps.out / name / "test.input0") for name in ("text", "tok"))
@@ -276,9 +262,6 @@ def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(
     asks(trained, "--num-classes 2 --attn-mapping sparsemax", "--arch entmax_roberta")
     again = ("bible_testaments", "prepare.sh", "--output", steps.out, "--labels", "books")
     assert "has models trained on them" in steps.dry(*again, check=False)
-
-
-# --- Debian's packages -------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -304,9 +287,7 @@ def test_packages_are_translated_and_models_are_compared(
     assert column(steps.out / "scores.tsv", "BLEU") == ["24.50", "24.50"]
 
 
-def test_lists_are_downloaded_once_whatever_the_mirror_does(
-    tmp_path: Path,
-) -> None:
+def test_lists_are_downloaded_once_whatever_the_mirror_does(tmp_path: Path) -> None:
     debian.write_mirror(tmp_path / "mirror", debian.german(debian.entries(60)))
     given = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
     given["DEBIAN_MIRROR"] = f"file://{tmp_path}/mirror"

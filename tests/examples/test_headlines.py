@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_compressed_list_gives_the_same_result(pack: str, text: Path, tmp_path
     ],
 )
 def test_missing_short_and_damaged_lists_are_refused(
-    number: int, pack: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    number: int, pack: str, message: str, tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
     debian.write(tmp_path / "lists", debian.entries(number), pack)
     packages = next((tmp_path / "lists").glob("*Packages*"))
@@ -118,6 +119,4 @@ def test_missing_short_and_damaged_lists_are_refused(
         packages.write_bytes(packages.read_bytes()[:40] + b"x" * 40)
     elif number == 20:
         packages.unlink()
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    assert message in capsys.readouterr().err
+    assert message in refusal(run, tmp_path / "lists", tmp_path / "text")

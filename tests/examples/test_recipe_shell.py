@@ -33,7 +33,7 @@ def names(folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting"
+    platform.libc_ver()[0] != "glibc", reason="other libraries have no such setting"
 )
 def test_freed_memory_is_reused_instead_of_requested_again(tmp_path: Path) -> None:
     program = """
@@ -47,9 +47,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
         for setting in ("", "GLIBC_TUNABLES=")
     ]
     assert counts[0] < counts[1] / 4
-
-
-# --- files and folders -------------------------------------------------------
 
 
 def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
@@ -70,9 +67,7 @@ def test_a_step_prints_its_duration_and_stops_its_clock(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
-def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(tmp_path: Path) -> None:
     for leftover in ("data", "data.tmp", "data.old"):
         (tmp_path / leftover).mkdir()
         (tmp_path / leftover / "stale").touch()
@@ -129,9 +124,6 @@ def test_an_error_within_the_words_of_a_command_ends_the_script(
     assert "nope" in ended.stderr
 
 
-# --- one run at a time -------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) -> None:
     held = 'hold_lock "$PWD"; sleep 60 >/dev/null 2>&1 & echo $! >child; kill -9 $$'
@@ -162,9 +154,6 @@ def test_a_suspended_script_goes_on_and_a_signal_ends_its_processes(tmp_path: Pa
     process.terminate()
     assert process.wait(30) == -signal.SIGTERM
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
-
-
-# --- archives ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -269,8 +258,6 @@ def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path
     assert "was not written completely" in dry(*command, check=False, **given)
     assert not (tmp_path / "out" / "bpe").exists()
 
-
-# --- wrong options -----------------------------------------------------------
 
 WRONG = [
     (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers, --"),

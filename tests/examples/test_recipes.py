@@ -40,9 +40,7 @@ def test_every_archive_of_a_recipe_is_in_the_table() -> None:
     assert {row[0] for row in rows[1:]} == set(named) - {'"${ARCHIVES[@]}"'}
 
 
-def test_every_command_in_the_table_of_papers_parses_and_its_names_exist(
-    tmp_path: Path,
-) -> None:
+def test_every_command_in_the_table_of_papers_parses_and_its_names_exist(tmp_path: Path) -> None:
     page = (EXAMPLES.parent / "docs" / "sources.md").read_text(encoding="utf-8").partition("## ")[2]
     papers = [re.findall(r"(?m)^\|([TF]\d+)\|", part) for part in page.split("||\n")[1:]]
     assert [len(set(items)) for items in papers] == [15, 12, 6, 11]

@@ -35,9 +35,6 @@ def losses(log: str) -> dict[int, tuple[float, float]]:
     return {int(update): (float(loss), float(nll)) for loss, nll, update in found}
 
 
-# --- translation -------------------------------------------------------------
-
-
 def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path: Path) -> None:
     few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
     run("bible_es_en", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
@@ -57,9 +54,6 @@ def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path:
     assert len(found) == len(one) > 20
     for update, values in one.items():
         assert found[update] == pytest.approx(values, abs=2e-3), update
-
-
-# --- summaries ---------------------------------------------------------------
 
 
 def test_stories_are_summarised_with_their_words_restored(tmp_path: Path) -> None:
@@ -83,9 +77,6 @@ def test_stories_are_summarised_with_their_words_restored(tmp_path: Path) -> Non
         interval = scores[name]["f1"]
         assert 0 <= interval["low"] <= interval["value"] <= interval["high"] <= 100
     assert f"ROUGE-1  {scores['rouge1']['f1']['value']:.2f} [" in printed
-
-
-# --- language model ----------------------------------------------------------
 
 
 def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) -> None:
@@ -112,9 +103,6 @@ def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) ->
     output = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
     assert "all its updates were made before it was stopped" in output
     assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
-
-
-# --- classification --------------------------------------------------------------
 
 
 def test_pairs_are_classified_and_the_selected_words_are_listed(tmp_path: Path) -> None:

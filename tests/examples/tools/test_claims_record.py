@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from claims_record import curve, main, relative_paths
 from training_logs import Course, Epoch
 
@@ -25,7 +25,7 @@ def test_no_local_path_is_recorded() -> None:
 
 
 def test_a_record_keeps_its_description_and_refuses_a_trial(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
     main(["about", str(tmp_path), "--corpora", "one,two"])
     path = tmp_path / "record.json"
@@ -33,6 +33,5 @@ def test_a_record_keeps_its_description_and_refuses_a_trial(
     main(["about", str(tmp_path), "--corpora", "two,three"])
     about = json.loads(path.read_text())
     assert (about["corpora"], about["hours"]) == (["one", "two", "three"], 3.5)
-    with pytest.raises(SystemExit):
-        main(["about", str(tmp_path), "--corpora", "one", "--quick"])
-    assert "choose another --output" in capsys.readouterr().err
+    trial = ["about", str(tmp_path), "--corpora", "one", "--quick"]
+    assert "choose another --output" in refusal(main, trial)

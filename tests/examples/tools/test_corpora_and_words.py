@@ -18,12 +18,6 @@ def tool(module, *arguments):
     module.main(list(map(str, arguments)))
 
 
-def refusal(capsys, module, *arguments):
-    with pytest.raises(SystemExit):
-        tool(module, *arguments)
-    return capsys.readouterr().err
-
-
 def archived(folder, left, right, *options):
     """Write an archive with these two files, and return the arguments to extract their pairs."""
     miniatures.write_tar(folder / "a.tgz", {"x/c.aa": left, "x/c.bb": right})
@@ -50,15 +44,15 @@ def test_pairs_are_appended_with_single_spaces(left, right, options, expected, t
     assert [lines(tmp_path / f"train.{x}") for x in ("aa", "bb")] == [2 * x for x in expected]
 
 
-def test_invalid_pairs_are_left_out_and_counted_or_refused(tmp_path, capsys):
+def test_invalid_pairs_are_left_out_and_counted_or_refused(tmp_path, capsys, refusal):
     tool(corpora, *archived(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n"))
     assert lines(tmp_path / "train.aa") == ["a"]
     output = capsys.readouterr().out
     assert "1 pairs; left out 2 with an empty side, 1 that are not UTF-8" in output
     arguments = archived(tmp_path, b"\xff\n", b"A\n", "--keep-empty")
-    assert "sentence 1 of x/c.aa is not UTF-8" in refusal(capsys, corpora, *arguments)
+    assert "sentence 1 of x/c.aa is not UTF-8" in refusal(tool, corpora, *arguments)
     arguments = archived(tmp_path, b"a\nb\nc\n", b"A\n")
-    assert "x/c.aa and x/c.bb have 3 and 1 sentences" in refusal(capsys, corpora, *arguments)
+    assert "x/c.aa and x/c.bb have 3 and 1 sentences" in refusal(tool, corpora, *arguments)
 
 
 def test_one_file_with_both_languages_is_split_in_its_own_order(tmp_path):
@@ -69,20 +63,20 @@ def test_one_file_with_both_languages_is_split_in_its_own_order(tmp_path):
     assert lines(tmp_path / "train.bb") == ["B1", "B2"]
 
 
-def test_a_file_may_have_several_names_and_a_missing_one_is_reported(tmp_path, capsys):
+def test_a_file_may_have_several_names_and_a_missing_one_is_reported(tmp_path, refusal):
     miniatures.write_tar(tmp_path / "a.tgz", {"x/new.aa": b"A\n", "README": b"", "x/c.bb": b"B\n"})
     arguments = ["pairs", tmp_path / "a.tgz", "x/c.{lang}|x/new.{lang}", "aa", "bb", tmp_path / "p"]
     tool(corpora, *arguments)
     assert (lines(tmp_path / "p.aa"), lines(tmp_path / "p.bb")) == (["A"], ["B"])
     arguments[2] = "x/b.{lang}"
-    output = refusal(capsys, corpora, *arguments)
+    output = refusal(tool, corpora, *arguments)
     assert "no file x/b.aa, x/b.bb: this is a different archive; it has x/new.aa, x/c.bb" in output
 
 
-def test_a_damaged_archive_leaves_no_text(tmp_path, capsys):
+def test_a_damaged_archive_leaves_no_text(tmp_path, refusal):
     arguments = archived(tmp_path, b"a\n" * 9000, b"A\n" * 9000)
     (tmp_path / "a.tgz").write_bytes((tmp_path / "a.tgz").read_bytes()[:-30])
-    assert "a.tgz is cut short or damaged" in refusal(capsys, corpora, *arguments)
+    assert "a.tgz is cut short or damaged" in refusal(tool, corpora, *arguments)
     assert all(path.name == "a.tgz" or not path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -114,13 +108,11 @@ def test_subtitles_with_enough_overlap_are_drawn_reproducibly(subtitles):
     assert {number[pair] % 5 for pairs in drawn for pair in pairs} == {1, 2, 3, 4}
 
 
-def test_an_alignment_of_other_documents_is_refused(subtitles, tmp_path, capsys):
+def test_an_alignment_of_other_documents_is_refused(subtitles, tmp_path, refusal):
     path = tmp_path / "OpenSubtitles.en-ru.xml.gz"
     text = gzip.decompress(path.read_bytes()).replace(b"en/1999/1/", b"en/1998/1/")
     path.write_bytes(gzip.compress(text))
-    with pytest.raises(SystemExit):
-        subtitles()
-    assert "does not have the documents en/1999/1/37.xml.gz" in capsys.readouterr().err
+    assert "does not have the documents en/1999/1/37.xml.gz" in refusal(subtitles)
 
 
 def cut(folder, texts, *options):

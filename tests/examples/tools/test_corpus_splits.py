@@ -138,15 +138,13 @@ def test_line_ends_and_a_byte_order_mark_are_removed_and_letters_lowered(tmp_pat
     ],
 )
 def test_unusable_files_are_refused_in_one_line(
-    pairs, german, options, message, tmp_path, capsys, monkeypatch
+    pairs, german, options, message, tmp_path, refusal, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     corpus(tmp_path, plain(range(pairs)))
     corpus(tmp_path, [("a b", "c d"), ("lang" * 400, "long")], "test")
     if german is not None:
         (tmp_path / "corpus.de").write_bytes(german)
-    with pytest.raises(SystemExit):
-        split(tmp_path, *options)
-    output = capsys.readouterr().err
+    output = refusal(split, tmp_path, *options)
     assert message in output
     assert output.count("\n") == 1

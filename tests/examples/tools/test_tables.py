@@ -12,9 +12,8 @@ from claims.statistics import paired_bootstrap
 from sacrebleu.metrics import BLEU, CHRF
 from tables import shown
 
-REFERENCES = [
-    f"the {word} sat on the mat number {n} ." for n, word in enumerate(["cat", "dog"] * 30)
-]
+WORDS = ["cat", "dog"] * 30
+REFERENCES = [f"the {word} sat on the mat number {n} ." for n, word in enumerate(WORDS)]
 
 
 @pytest.fixture
@@ -58,11 +57,10 @@ def test_p_is_two_sided_and_that_of_the_claims():
     assert side_by_side.p_values(texts, REFERENCES) == [None, pytest.approx(expected, abs=0.06)]
 
 
-def test_models_that_were_scored_on_other_sentences_are_refused(capsys, runs, tmp_path):
+def test_models_that_were_scored_on_other_sentences_are_refused(refusal, runs, tmp_path):
     (tmp_path / "good" / "test.ref").write_text("another\n")
-    with pytest.raises(SystemExit):
-        side_by_side.main([*runs, "--names", "poor", "same", "good"])
-    assert "were scored on different test sets: run evaluate.sh again" in capsys.readouterr().err
+    error = refusal(side_by_side.main, [*runs, "--names", "poor", "same", "good"])
+    assert "were scored on different test sets: run evaluate.sh again" in error
 
 
 def test_the_first_rouge_row_has_its_interval_and_others_their_change(tmp_path, capsys):
@@ -82,6 +80,5 @@ def test_the_first_rouge_row_has_its_interval_and_others_their_change(tmp_path, 
 
 def test_a_table_is_shown_in_columns(tmp_path):
     (tmp_path / "a.tsv").write_text("model\tBLEU\tchange\nstock\t9.10\t\nentmax\t10.20\t+1.10\n")
-    assert shown(tmp_path / "a.tsv") == (
-        "model    BLEU  change\nstock    9.10\nentmax  10.20  +1.10"
-    )
+    expected = "model    BLEU  change\nstock    9.10\nentmax  10.20  +1.10"
+    assert shown(tmp_path / "a.tsv") == expected

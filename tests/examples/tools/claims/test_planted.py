@@ -42,9 +42,6 @@ def entries(document):
     return document["analysis"]["models"][0]["attentions"]
 
 
-# --- plants -------------------------------------------------------------------
-
-
 def heads(change, document):
     """Update each head with ``change(number in its layer, document)``."""
     for entry in entries(document):
@@ -103,9 +100,13 @@ def best_remain(sign, document):
                 head.update(relevance=score, confidence=score)
 
 
+def removed(document):
+    return (document["ablation"] or {"removals": []})["removals"]
+
+
 def removals(p, document):
     """Set the corrected p-value of every removal."""
-    for removal in (document["ablation"] or {"removals": []})["removals"]:
+    for removal in removed(document):
         for score in ("loss", "bleu"):
             if removal.get(score):
                 removal[score]["p_holm"] = p
@@ -117,16 +118,11 @@ def first_has_none(document):
         document["ablation"] = None
 
 
-def two_matter(document):
-    """Only the first two heads of each layer matter for the loss; the others do not."""
-    for removal in (document["ablation"] or {"removals": []})["removals"]:
-        number = int(removal["heads"][0].rpartition(".")[2])
-        removal["loss"]["change"] = 0.1 if number < 2 else 0.001 * document["seed"]
-
-
-def all_matter(document):
-    for removal in (document["ablation"] or {"removals": []})["removals"]:
-        removal["loss"]["change"] = 0.1 + 0.001 * document["seed"]
+def first_matter(number, document):
+    """Only the first heads of each layer matter for the loss; the others do not."""
+    for removal in removed(document):
+        matters = int(removal["heads"][0].rpartition(".")[2]) < number
+        removal["loss"]["change"] = 0.1 * matters + 0.001 * document["seed"]
 
 
 def losses(above, document):
@@ -176,18 +172,16 @@ QUESTIONS = partial(
 
 
 def from_question_words(weight, document):
-    of_others = {"interrogative": 0.1, "declarative": 0.05}
-    heads(
-        lambda n, d: {"question_word": {**of_others, "interrogative": 0.1 if n else weight}},
-        document,
-    )
+    marks = [{"interrogative": one, "declarative": 0.05} for one in (weight, 0.1)]
+    heads(lambda n, d: {"question_word": dict(marks[n > 0])}, document)
 
 
+DENSE = ("density", (1, 0.5))
 CASES = [
     ("voita.confidence.softmax", AGREE, LARGE, HOLDS),
     ("voita.confidence.softmax", DISAGREE, LARGE, FAILS),
-    ("voita.few_heads.entmax", two_matter, LARGE, HOLDS),
-    ("voita.few_heads.entmax", all_matter, LARGE, FAILS),
+    ("voita.few_heads.entmax", partial(first_matter, 2), LARGE, HOLDS),
+    ("voita.few_heads.entmax", partial(first_matter, 8), LARGE, FAILS),
     ("voita.positional.softmax", positional, LARGE, HOLDS),
     ("voita.positional.softmax", None, LARGE, UNFORMED),
     ("voita.positional_important.softmax", positional, LARGE, HOLDS),
@@ -237,12 +231,7 @@ CASES = [
     ("degrees.sparsemax_near_softmax.sparsemax", partial(losses, 0.05), SMALL, HOLDS),
     ("niculae_blondel.segments", partial(more_in, "cross-fusedmax", "x", (0.3, 0)), SMALL, HOLDS),
     ("niculae_blondel.segments", partial(more_in, "cross-fusedmax", "x", (0, 0)), SMALL, FAILS),
-    (
-        "niculae_blondel.sparse",
-        partial(more_in, "cross-oscarmax", "density", (1, 0.5)),
-        SMALL,
-        FAILS,
-    ),
+    ("niculae_blondel.sparse", partial(more_in, "cross-oscarmax", *DENSE), SMALL, FAILS),
     ("baan.sparse_position", partial(more_in, "sparsemax", POSITION, (0.5, 0.3)), LARGE, HOLDS),
     ("baan.sparse_position", partial(more_in, "sparsemax", POSITION, (0.3, 0.5)), LARGE, FAILS),
     ("baan.zeros", partial(more_in, "sparse-encoder", "density", (0.01, 0.5)), SMALL, HOLDS),

@@ -33,11 +33,8 @@ def systems(error_rates, sentences=150):
         for rate in error_rates
     ]
     metric = BLEU(references=[references])
-    return (
-        references,
-        texts,
-        [numpy.array(metric._extract_corpus_statistics(t, None)) for t in texts],
-    )
+    rows = [numpy.array(metric._extract_corpus_statistics(text, None)) for text in texts]
+    return references, texts, rows
 
 
 def test_the_interval_over_seeds_is_students_and_needs_two_seeds():
@@ -84,8 +81,6 @@ def test_p_values_are_combined_by_fishers_method():
     chi2 = -2 * sum(map(math.log, p_values))
     assert combined_p(p_values) == pytest.approx(stats.chi2.sf(chi2, 6))
 
-
-# --- heads within strata ------------------------------------------------------
 
 FIRST = [0.3, 0.1, 0.25, 0.05, 0.12, 0.18]
 SECOND = [0.9, 0.2, 0.5, 0.3, 0.1, 0.6]
