@@ -181,6 +181,7 @@ def check_counts(options: argparse.Namespace) -> None:
     """Raise ValueError if a number of sentences, resamples or bytes is below 1."""
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
+    remedies["beam"] = "give 1 or more"
     remedies["bootstrap"] = "sacreBLEU's bootstrap needs 1 or more"
     remedies["rouge_bytes"] = "give 1 or more, or leave it out to cut nothing"
     for name, remedy in remedies.items():

@@ -140,6 +140,9 @@ def test_options_without_effect_and_invalid_combinations_are_refused(of, options
     defaults = {**vars(GenerationConfig()), **vars(CommonEvalConfig())}
     with pytest.raises(ValueError, match=message):
         check_options(Namespace(of=of, **{**defaults, **options}))
-    message = "cannot generate with these options: min_len cannot be larger"
-    with pytest.raises(ValueError, match=message):
-        generated(trained(**MODELS[0][1]), min_len=20)
+    model = trained(**MODELS[0][1])
+    with pytest.raises(ValueError, match="cannot generate with these options: min_len cannot be"):
+        generated(model, min_len=20)
+    torch.nn.init.constant_(model.decoder.layers[0].fc1.bias, torch.nan)
+    with pytest.raises(ValueError, match="the search finds no hypothesis: the model's training"):
+        generated(model)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
 from fairseq_entmax.analysis.data.data_types import type_of_model
+from fairseq_entmax.analysis.data.generation import Search
 from fairseq_entmax.analysis.models import likelihood
 from fairseq_entmax.analysis.models.head_scaling import scaled_heads
 from fairseq_entmax.attention import attention_modules
@@ -150,23 +151,12 @@ class Scorer:
         return self._in_order(losses)
 
     def _translations(self, advance: Callable[[int], None]) -> list[str]:
-        config = self._config.generation
         # Sampling uses the same random numbers for each removal, in whatever order they run
         utils.set_torch_seed(self._config.common.seed)
-        generator = self._task.build_generator([self._model], config)
-        texts = []
-        try:
-            for sample in self._samples:
-                prefix = sample["target"][:, : config.prefix_size] if config.prefix_size else None
-                hypotheses = self._task.inference_step(
-                    generator, [self._model], sample, prefix_tokens=prefix
-                )
-                texts.append([self._text(best["tokens"]) for best, *_ in hypotheses])
-                advance(len(hypotheses))
-        finally:
-            # The generator sets how many rows cross-attention takes for one sentence; in the
-            # teacher-forced pass each row is a sentence
-            self._model.decoder.set_beam_size(1)
+        search, texts = Search(self._model, self._task, self._config), []
+        for sample in self._samples:
+            texts.append([self._text(best) for best in search.best(sample)])
+            advance(len(texts[-1]))
         return self._in_order(texts)
 
     def _references(self) -> list[str]:

@@ -262,6 +262,7 @@ def test_an_overwritten_folder_has_no_old_results(source, tmp_path, monkeypatch)
         (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is not one of loss, bl"),
         (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge in --scores"),
         (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap needs 1 or more"),
+        (["--beam=0"], "--beam got 0: give 1 or more"),
         (["--heads=cross:9.0"], "--heads: the model has no head cross:9.0"),
         (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),
         (["--gen-subset=none"], "--gen-subset got 'none', which cannot be read from"),

@@ -113,6 +113,8 @@ def test_translations_are_in_the_order_of_the_data_set():
         for number, (best, *_) in zip(sample["id"], hypotheses, strict=True):
             tokens = [token for token in best["tokens"].tolist() if token not in (0, 2)]
             assert found.translations[number] == " ".join(words[token] for token in tokens)
+    with pytest.raises(ValueError, match="cannot generate with these options: min_len cannot be"):
+        scorer(model, min_len=20).score(())
 
 
 def test_losses_and_references_are_in_the_order_of_the_data_set():
