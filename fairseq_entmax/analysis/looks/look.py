@@ -188,6 +188,11 @@ class LookSession(Session):
             if weights is None:  # a layer without heads
                 weights = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
             heads, gate = weights[0].float().cpu(), module.gate
+            if not heads.isfinite().all():
+                raise ValueError(
+                    f"{self.loaded.path} gives non-finite numbers: its training failed, or --fp16 "
+                    f"is not enough"
+                )
             layers.setdefault(name, []).append(heads)
             values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
             gates.setdefault(name, []).append(values)

@@ -159,8 +159,12 @@ def test_a_language_model_reads_the_text_after_its_first_symbol(texts, name):
         look(str(texts / f"{name}.pt"), CUT, "w1", data=str(texts / "bin"))
 
 
-def test_an_empty_or_too_long_text_is_refused():
+def test_an_empty_or_too_long_text_and_a_model_that_diverged_are_refused():
     long = "a text has 71 tokens, but the model takes at most 64"
     for texts, message in ((["", None], "a text is empty"), (["w1", "w1 " * 70], long)):
         with pytest.raises(ValueError, match=message):
             look(build_model(), *texts, task=tiny_task())
+    model = build_model()
+    torch.nn.init.constant_(model.encoder.layers[0].fc1.bias, torch.nan)
+    with pytest.raises(ValueError, match=r"model gives non-finite numbers: its training failed"):
+        look(model, "w1", "w2", task=tiny_task())
