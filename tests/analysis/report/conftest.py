@@ -1,4 +1,4 @@
-"""Reports that are opened in a real browser."""
+"""A small analysis, and reports that are opened in a real browser."""
 
 import pytest
 
@@ -6,6 +6,11 @@ from fairseq_entmax.analysis.report.figures import figures
 from tests.analysis.report.browser import Watched, launched
 from tests.analysis.report.page_actions import MARKUP, write
 from tests.analysis.report.synthetic import lose_head, synthetic_analysis
+
+
+@pytest.fixture
+def small():
+    return synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,6 @@ HEADER = "mapping\tmodel\tencoder-self\tdecoder-self\tcross\tBLEU\tparameters\ts
 GOOD = "softmax\tall24-pruned\t1 (0,1,0)\t7 (7,0,0)\t16 (1,7,8)\t18.13\t852736\t38.3\t1.25"
 
 
-@pytest.fixture
-def small():
-    return synthetic_analysis(models=2, layers=2, heads=4, sentences=0)
-
-
 def change_of(value, p_holm=0.5):
     return {"value": 30 + value, "change": value, "p": 0.01, "p_holm": p_holm}
 

@@ -19,13 +19,8 @@ from fairseq_entmax.analysis.report.figures_heads import (
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads, remaining_heads
 from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from tests.analysis.report.page_actions import layer_of
-from tests.analysis.report.synthetic import every_head, synthetic_analysis
+from tests.analysis.report.synthetic import every_head
 from tests.analysis.report.test_figures import PRUNING
-
-
-@pytest.fixture
-def small():
-    return synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
 
 
 def only(draw, source):

@@ -38,11 +38,6 @@ PRUNING = [
 ]
 
 
-@pytest.fixture
-def small():
-    return synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
-
-
 def drawn(analysis, pruning=None):
     return {figure.name: figure for figure in figures(analysis, pruning)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from bisect import bisect_left
 from collections import Counter
@@ -69,8 +68,8 @@ class TypicalSentences:
     def __init__(self, number: int) -> None:
         self._number = number
         self._lengths: Counter[int] = Counter()
-        # Length to the best texts
-        self._best: dict[int, dict[bytes, _Candidate]] = {}
+        # Length to the best texts, by their hashes
+        self._best: dict[int, dict[int, _Candidate]] = {}
 
     def update(
         self, ids: Tensor, differences: Tensor, lengths: Tensor, texts: Sequence[Sequence[int]]
@@ -81,13 +80,13 @@ class TypicalSentences:
         for number, difference, length, tokens in zip(*rows, strict=True):
             best = self._best.setdefault(length, {})
             candidate = _Candidate(round(difference, DIGITS), -number, length)
-            _keep_first(best, digest(tokens), candidate)
+            _keep_first(best, hash(tuple(tokens)), candidate)
             if len(best) > self._number:
                 del best[min(best, key=lambda text: best[text])]
 
     def sentences(self) -> list[int]:
         """Return the numbers of the chosen sentences, in the order in which to show them."""
-        texts: dict[bytes, _Candidate] = {}
+        texts: dict[int, _Candidate] = {}
         for best in self._best.values():
             for text, candidate in best.items():
                 # A text may have two lengths if its other sides differ
@@ -114,15 +113,10 @@ class TypicalSentences:
         return TypicalLengths.of(self._lengths)
 
 
-def _keep_first(best: dict[bytes, _Candidate], text: bytes, candidate: _Candidate) -> None:
+def _keep_first(best: dict[int, _Candidate], text: int, candidate: _Candidate) -> None:
     """Keep, of the same text, the first candidate in the data set."""
     if text not in best or candidate.first > best[text].first:
         best[text] = candidate
-
-
-def digest(tokens: Sequence[int]) -> bytes:
-    """Return a hash of a text: 16 bytes."""
-    return hashlib.blake2b(repr(list(tokens)).encode(), digest_size=16).digest()
 
 
 def deal_out(sizes: dict[int, int], number: int) -> dict[int, int]:
