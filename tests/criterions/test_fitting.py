@@ -21,6 +21,7 @@ def across(mapping):
 
 CUTOFFS = {"adaptive_softmax_cutoff": "5,10"}
 WITHOUT_SOFTMAX = ["entmax", "sparsemax", "entmax:alpha=1.01", "sparsemax|entmax*3"]
+WITH_SOFTMAX = ["softmax", "entmax:alpha=1", "softmax|sparsemax|entmax|fusedmax"]
 SMOOTHED = "label_smoothed_cross_entropy_with_head_l0"
 
 
@@ -51,13 +52,10 @@ def test_an_unsuitable_loss_is_refused_with_a_suggestion(name, build, message):
         ("cross_entropy", build_text_model),
         (SMOOTHED, build_model),
         ("entmax_loss", lambda: build_model(output_alpha=1.5)),
-        ("copy_cross_entropy", copying),
-        ("copy_cross_entropy_with_head_l0", copying),
+        *((f"copy_cross_entropy{ending}", copying) for ending in ("", "_with_head_l0")),
         ("cross_entropy", lambda: build_model("entmax_copy_transformer")),
         ("sentence_prediction", build_roberta),
-        (ALIGNING, across("softmax")),
-        (ALIGNING, across("entmax:alpha=1")),
-        (ALIGNING, across("softmax|sparsemax|entmax|fusedmax")),
+        *((ALIGNING, across(spec)) for spec in WITH_SOFTMAX),
     ],
 )
 def test_suitable_losses_are_accepted(name, build):

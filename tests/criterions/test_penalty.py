@@ -235,9 +235,7 @@ def test_a_training_resumed_with_another_budget_starts_from_its_current_heads(be
 
 @pytest.mark.parametrize("targets", [None, {"all": 4}, {"encoder-self": 2, "cross": 1}])
 def test_penalty_gradients_and_multipliers_come_from_unprotected_heads(targets):
-    more = targets and {
-        name: number + 2 * (name in ("all", "cross")) for name, number in targets.items()
-    }
+    more = targets and {name: n + 2 * (name in ("all", "cross")) for name, n in targets.items()}
     found = []
     for gates, wanted in ((make_gates(), targets), (make_gates(protected=PROTECTED), more)):
         penalty, state = HeadPenalty(0.7, wanted, 4, multiplier_lr=0.1), PruningState()

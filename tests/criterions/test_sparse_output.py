@@ -40,9 +40,8 @@ def model_of(alpha=1.5, **options):
 def test_alpha_1_matches_fairseqs_label_smoothed_cross_entropy(smoothing, sentence_avg):
     ours, theirs = model_of(1.0), model_of(1.0)
     loss, size, logged = criterion(1.0, smoothing, sentence_avg)(ours, sample())
-    stock = LabelSmoothedCrossEntropyCriterion(
-        tiny_task(), sentence_avg, smoothing, report_accuracy=True
-    )
+    options = (sentence_avg, smoothing, 0, True)  # reports its accuracy
+    stock = LabelSmoothedCrossEntropyCriterion(tiny_task(), *options)
     expected, expected_size, expected_log = stock(theirs, sample())
     assert size == expected_size
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-5)

@@ -125,11 +125,9 @@ def test_a_teacher_of_weight_zero_changes_nothing_and_a_teacher_stays_fixed(tmp_
     # The checkpoint contains only the student
     assert learned.keys() == plain.keys()
     assert ends[2]["criterion"] is None
-    teacher = trainer.criterion.forward.func.__self__.model
+    teacher, fresh = trainer.criterion.forward.func.__self__.model, build_model().state_dict()
     assert not teacher.training
-    assert all(
-        torch.equal(v, teacher.state_dict()[k]) for k, v in build_model().state_dict().items()
-    )
+    assert all(torch.equal(value, teacher.state_dict()[name]) for name, value in fresh.items())
 
 
 def test_a_teacher_leaves_the_students_task_and_folder_alone(tmp_path, monkeypatch):

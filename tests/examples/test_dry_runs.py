@@ -182,9 +182,8 @@ def test_a_summary_recipe_leads_from_archives_to_rouge(
         assert "--sentences </t> " in scored[0]
         assert lines(steps.out / "data-bin" / "units") == [vocabulary]
     if vocabulary == "joint:300" and recipe == "cnn_dm":
-        articles, summaries = (
-            lines(steps.out / "tok" / f"test.{x}") for x in ("article", "summary")
-        )
+        words = steps.out / "tok"
+        articles, summaries = (lines(words / f"test.{x}") for x in ("article", "summary"))
         whole = [*summaries, *lines(steps.out / "bpe" / "test.summary")]
         assert all(re.fullmatch("<t> .* </t> <t> .* </t>", line) for line in whole)
         assert all(line.startswith("( CNN ) ") for line in articles)
@@ -192,9 +191,8 @@ def test_a_summary_recipe_leads_from_archives_to_rouge(
 
 
 def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
-    table = raw(
-        miniatures.write("wikitext103", tmp_path / "raw", {"wikitext103": lm_miniatures.wikitext})
-    )
+    writers = {"wikitext103": lm_miniatures.wikitext}
+    table = raw(miniatures.write("wikitext103", tmp_path / "raw", writers))
     small = {"BLOCK_TOKENS": "64", "CONTEXT_WINDOW": "48"}
     steps = Steps("wikitext103", tmp_path, twice=True, **table, **small)
     assert "--only-source " in steps.prepared()

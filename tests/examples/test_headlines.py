@@ -70,9 +70,8 @@ def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks() -> 
         "  - write\n   + sort -x\n."
     )
     (package,) = packages(Entry("a", "a  title", long))
-    assert package.body == (
-        "Does this and that. It can: read URLs (https://example.org/a*b) write sort -x"
-    )
+    body = "Does this and that. It can: read URLs (https://example.org/a*b) write sort -x"
+    assert package.body == body
     assert package.title == "a title"
 
 

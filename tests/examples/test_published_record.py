@@ -30,9 +30,8 @@ def test_every_verdict_follows_from_the_record(tmp_path):
 def test_a_report_can_be_drawn_from_recorded_runs(runs, tmp_path):
     from fairseq_entmax.cli import main as command
 
-    trained = [
-        path for path in runs if re.fullmatch(r"[a-z0-9]+-large-seed\d+\.json\.xz", path.name)
-    ]
+    name = re.compile(r"[a-z0-9]+-large-seed\d+\.json\.xz")
+    trained = [path for path in runs if name.fullmatch(path.name)]
     names = [f"bible_es_en/{path.name.removesuffix(PACKED)}" for path in trained[:2]]
     analysis, *ablations = write_documents(RECORD, names, tmp_path / "kept")
     page = tmp_path / "report.html"

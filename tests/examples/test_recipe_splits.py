@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.examples import debian
-from tests.examples.miniatures import lines
+from tests.examples.miniatures import CORPUS, lines
 
-RECIPE = debian.EXAMPLES / "bible_es_en"
-CORPUS = RECIPE / "data" / "bible.es-en.tsv.xz"
-split = debian.program(RECIPE / "split.py")
+split = debian.program(debian.EXAMPLES / "bible_es_en" / "split.py")
 
 
 def run(corpus: Path, folder: Path, valid: int = 1000, test: int = 1000, seed: int = 1) -> None:

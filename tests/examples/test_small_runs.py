@@ -29,10 +29,8 @@ def run(*command: Any, **further: str) -> str:
 
 def losses(log: str) -> dict[int, tuple[float, float]]:
     """loss and nll_loss by logged update; of an update that was logged twice, the last."""
-    found = re.findall(
-        r"train_inner \| .* loss=([0-9.]+), nll_loss=([0-9.]+), .*num_updates=([0-9]+)", log
-    )
-    return {int(update): (float(loss), float(nll)) for loss, nll, update in found}
+    line = r"train_inner \| .* loss=([0-9.]+), nll_loss=([0-9.]+), .*num_updates=([0-9]+)"
+    return {int(update): (float(loss), float(nll)) for loss, nll, update in re.findall(line, log)}
 
 
 def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.examples import debian
-from tests.examples.miniatures import lines
+from tests.examples.miniatures import CORPUS, lines
 
-CORPUS = debian.EXAMPLES / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
 SPLITS = ("train", "valid", "test")
 split = debian.program(debian.EXAMPLES / "bible_es_en" / "split.py")  # imported by verses.py
 verses = debian.program(debian.EXAMPLES / "bible_testaments" / "verses.py")
@@ -33,9 +32,7 @@ def column(text, split, name, labels="testaments"):
 
 
 def test_chapters_and_texts_are_in_one_split_each(text):
-    verse, input0 = (
-        [column(text, split, name) for split in SPLITS] for name in ("verse", "input0")
-    )
+    verse, input0 = ([column(text, x, name) for x in SPLITS] for name in ("verse", "input0"))
     chapters = [{name.rpartition(":")[0] for name in names} for names in verse]
     texts = [{" ".join(one.split()).casefold() for one in own} for own in input0]
     for of in (chapters, texts):

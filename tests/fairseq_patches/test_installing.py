@@ -3,7 +3,6 @@
 import gc
 import importlib
 import sys
-from functools import partial
 
 import pytest
 import torch
@@ -90,15 +89,9 @@ def test_a_stock_checkpoints_optimizer_state_is_restored_in_a_grown_model(precis
     assert all("exp_avg" in state[value] for value in new)
 
 
-@pytest.fixture
-def start_command(monkeypatch):
-    """A function to call after the options are read, because that looks at the command too."""
-    return partial(as_command, monkeypatch)
-
-
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
-    is_training, start_command, monkeypatch, capsys, tmp_path
+    is_training, monkeypatch, capsys, tmp_path
 ):
     # fairseq saves the model of an interrupted training here
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
@@ -106,7 +99,7 @@ def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
     monkeypatch.setattr(kernels, "_usable", kernels._usable.__wrapped__)  # without the cache
     native = kernels.KERNELS[kernels.NATIVE]._replace(missing=lambda _: "there is no C compiler")
     monkeypatch.setitem(kernels.KERNELS, kernels.NATIVE, native)
-    start_command()
+    as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
     assert stop.value.code == compat.STOPPED
@@ -117,12 +110,12 @@ def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
 @pytest.mark.parametrize(
     "change", [error_sentences.end_processes, error_sentences.stop_without_kernel]
 )
-def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, start_command, capsys):
+def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, monkeypatch, capsys):
     def main(cfg):
         assert cfg == 3
         raise CannotBuild("the compiler cc failed")
 
-    start_command()
+    as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         change(main, 3)
     assert stop.value.code == compat.STOPPED
@@ -131,7 +124,7 @@ def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, star
 
 
 def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
-    start_command, tmp_path, capsys
+    monkeypatch, tmp_path, capsys
 ):
     gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
     train(gated)
@@ -139,7 +132,7 @@ def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
     other = make_trainer(build_model(head_gates="cross"))
     with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
         other.load_checkpoint(path)
-    start_command()
+    as_command(monkeypatch)
     with pytest.raises(SystemExit):
         other.load_checkpoint(path)
     line = capsys.readouterr().err.splitlines()[-1]

@@ -31,8 +31,7 @@ def test_a_moving_average_starts_from_a_stock_checkpoint_and_is_resumed(stock, p
     train(trainer)
     end, average = values(trainer.get_model()), values(trainer.ema.get_model())
     for name in (
-        "decoder.layers.0.fc1.weight",
-        "decoder.layers.0.encoder_attn.mapping.alpha_logit",
+        f"decoder.layers.0.{x}" for x in ("fc1.weight", "encoder_attn.mapping.alpha_logit")
     ):
         assert not torch.equal(start[name], end[name])
         torch.testing.assert_close(average[name], 0.75 * start[name] + 0.25 * end[name])
@@ -47,9 +46,8 @@ def test_without_a_checkpoint_the_average_starts_at_the_model(tmp_path):
     trainer = make_trainer(build_model(**OPTIONS), "--store-ema")
     assert trainer.load_checkpoint(str(tmp_path / "none.pt")) is None
     assert trainer.cfg.ema.store_ema
-    assert torch.equal(
-        *(m.encoder.embed_tokens.weight for m in (trainer.get_model(), trainer.ema.model))
-    )
+    models = (trainer.get_model(), trainer.ema.model)
+    assert torch.equal(*(model.encoder.embed_tokens.weight for model in models))
 
 
 def test_a_stock_model_is_left_to_fairseq(stock):

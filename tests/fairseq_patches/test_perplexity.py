@@ -63,9 +63,8 @@ def test_impossible_words_make_the_perplexity_infinite_and_are_counted(evaluate)
 def test_without_zeros_the_evaluation_matches_fairseqs(evaluate):
     model = build_text_model()
     for options in ({}, {"output_word_probs": True, "output_word_stats": True}):
-        (stock, stock_log), (ours, our_log) = (
-            evaluate(model, changed, **options) for changed in (False, True)
-        )
+        both = (evaluate(model, changed, **options) for changed in (False, True))
+        (stock, stock_log), (ours, our_log) = both
         assert torch.equal(stock["loss"], ours["loss"])
         assert torch.equal(stock["perplexity"], ours["perplexity"])
         stock_log, our_log = (

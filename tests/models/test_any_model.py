@@ -87,9 +87,7 @@ def test_layers_are_numbered_in_order_under_any_names():
     layers = ("encoder.fft_a.0", "encoder.fft_b.0", "decoder.blocks.x", "decoder.blocks.y")
     weights = weights_of_attentions(f"{layer}.self_attn.q_proj.bias" for layer in layers)
     numbers = [(place.attention, place.layer) for place, *_ in weights.values()]
-    assert numbers == [
-        (side, layer) for side in ("encoder-self", "decoder-self") for layer in (0, 1)
-    ]
+    assert numbers == [(f"{side}coder-self", layer) for side in ("en", "de") for layer in (0, 1)]
     # A tool that converts checkpoints may sort the names as text
     paths = sorted(f"encoder.layers.{number}.self_attn.q_proj.bias" for number in range(12))
     found = weights_of_attentions(paths).items()

@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
 from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel, EntmaxTransformerModel
-from tests.support import batch, build_model, course, search, spread_scores, tiny_task
+from tests.support import build_model, course, sample, search, spread_scores, tiny_task
 
 
 def pair(**options):
@@ -54,12 +54,11 @@ def test_training_with_softmax_matches_fairseqs(options):
         criterion = AdaptiveLoss(tiny_task(), False)
 
     def loss_of(model, update):
-        loss, size, _ = criterion(model, batch([9, 7, 4], [6, 8, 5]))
+        loss, size, _ = criterion(model, sample())
         return loss / size
 
-    (losses, weights), (expected, of_stock) = (
-        course(model, loss_of, torch.optim.SGD, lr=0.02) for model in (ours, stock)
-    )
+    courses = (course(model, loss_of, torch.optim.SGD, lr=0.02) for model in (ours, stock))
+    (losses, weights), (expected, of_stock) = courses
     assert losses == pytest.approx(expected, rel=1e-6)
     assert losses[-1] < losses[0] or "quant_noise_pq" in options
     for name, value in of_stock.items():
@@ -67,7 +66,7 @@ def test_training_with_softmax_matches_fairseqs(options):
 
 
 def test_translations_match_fairseqs():
-    found = [search(spread_scores(model), batch([9, 7, 4], [6, 8, 5]), beam=4) for model in pair()]
+    found = [search(spread_scores(model), sample(), beam=4) for model in pair()]
     first, second = ([[tokens for tokens, _ in one] for one in sentences] for sentences in found)
     assert first == second
 

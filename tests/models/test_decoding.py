@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.models.test_heads import UNEVEN
 from tests.support import (
     EVERY_MAPPING,
     assert_steps_equal_the_whole_pass,
@@ -13,11 +14,6 @@ from tests.support import (
     tiny_task,
 )
 
-UNEVEN = {
-    "encoder_self_attn_heads": "1,3",
-    "decoder_self_attn_heads": "0,2",
-    "cross_attn_heads": "4,0",
-}
 NONE = dict.fromkeys(UNEVEN, 0)
 
 

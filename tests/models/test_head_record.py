@@ -58,9 +58,8 @@ def test_a_line_has_the_number_of_updates_and_the_alpha_of_every_head(tmp_path, 
         trainer.step(build_model(save_dir=str(tmp_path), alpha_init=start))
         lines = (tmp_path / "alpha.jsonl").read_text().splitlines()
         layers = {"0": [start] * 4, "1": [start] * 4}
-        assert [json.loads(line) for line in lines] == [
-            {"update": 0, "alpha": dict.fromkeys(("encoder-self", "decoder-self", "cross"), layers)}
-        ]
+        alphas = dict.fromkeys(("encoder-self", "decoder-self", "cross"), layers)
+        assert [json.loads(line) for line in lines] == [{"update": 0, "alpha": alphas}]
 
 
 def test_lines_are_written_at_the_interval_and_at_each_validation(tmp_path, trainer):
@@ -167,9 +166,7 @@ def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path,
 @pytest.mark.parametrize(
     "line",
     [
-        "nonsense",
-        "[" * 100_000,
-        '{"update": 1e999, "alpha": {}}',
+        *("nonsense", "[" * 100_000, '{"update": 1e999, "alpha": {}}'),
         '{"update": 1, "alpha": {"somewhere": {"0": [1.5]}}}',
         '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
     ],

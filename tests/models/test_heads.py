@@ -12,10 +12,8 @@ from fairseq_entmax.attention import GATES, HardConcreteGate, attention_modules
 from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
-from tests.pruning.test_surgery import PRENORM, state_of
+from tests.pruning.test_surgery import ALL, PRENORM, state_of
 from tests.support import TINY, all_gates, batch, build_model, logits, sample, tiny_task
-
-ALL = "encoder-self,decoder-self,cross"
 
 
 def heads(*counts):

@@ -100,9 +100,8 @@ def test_a_pruned_model_can_be_trained_with_another_factor(tmp_path):
     output = str(tmp_path / "pruned.pt")
     prune_checkpoint(path, output, [Head("cross", 1, 1)])
     settings = read_model(output).args
-    assert settings.cross_attn_mapping == (
-        "(entmax:lr_factor=10|softmax|entmax*2),(entmax:lr_factor=10|entmax*2)"
-    )
+    expected = "(entmax:lr_factor=10|softmax|entmax*2),(entmax:lr_factor=10|entmax*2)"
+    assert settings.cross_attn_mapping == expected
     heads = {"cross_attn_heads": "4,3", "cross_attn_mapping": settings.cross_attn_mapping}
     further = build_model(alpha_lr_factor=7, seed=4, **options, **heads)
     further.load_state_dict(torch.load(output)["model"])

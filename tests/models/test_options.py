@@ -80,9 +80,7 @@ def test_sharing_gives_the_expected_number_of_parameters_and_survives_saving(sha
     saved = build_model(share_alpha=share, seed=1)
     loaded = build_model(share_alpha=share, seed=2)
     loaded.load_state_dict(saved.state_dict())
-    for (_, _, one), (_, _, other) in zip(
-        attention_modules(saved), attention_modules(loaded), strict=True
-    ):
+    for (_, _, one), (_, _, other) in zip(*map(attention_modules, (saved, loaded)), strict=True):
         assert torch.equal(one.mapping.alpha, other.mapping.alpha)
     assert num_learned(loaded) == num_learned(saved) == expected
     logits = torch.cat([module.mapping.alpha_logit for _, _, module in attention_modules(saved)])
@@ -137,9 +135,8 @@ def test_layers_to_keep_are_selected_from_a_whole_but_not_a_reduced_checkpoint(l
     assert torch.equal(weights["encoder.layers.1.fc1.weight"], whole["encoder.layers.2.fc1.weight"])
     again = build_model(**options, seed=3)
     again.load_state_dict(dict(weights), model_cfg=settings)
-    assert torch.equal(
-        again.state_dict()["encoder.layers.1.fc1.weight"], weights["encoder.layers.1.fc1.weight"]
-    )
+    name = "encoder.layers.1.fc1.weight"
+    assert torch.equal(again.state_dict()[name], weights[name])
 
 
 class Summed(Mapping):
@@ -183,7 +180,6 @@ GATED = {"head_gates": "encoder-self,cross"}
             r"--cross-attn-mapping \(cross attention\).*3 layers",
         ),
         ({"attn_mapping": "hardmax"}, r"--attn-mapping: .*'hardmax'.*softmax, sparsemax, entmax15"),
-        # Even if no attention uses it
         ({"attn_mapping": "hardmax", **dict.fromkeys(MAPPING_OPTIONS.values(), "entmax")}, "hardm"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping: .*from 1 .*to 2 .*not 2.5"),
         ({"attn_mapping": 3}, r"--attn-mapping: .*must be a text such as 'entmax', not 3"),

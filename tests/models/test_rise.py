@@ -53,9 +53,8 @@ def test_a_checkpoint_has_the_current_alpha_and_resumes_bitwise(at, tmp_path):
     assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
     assert read_record(tmp_path / "alpha.jsonl") == record
     assert record[0]["alpha"]["cross"]["1"] == [1.0]
-    loaded = SimpleNamespace(
-        model=resumed.get_model(), path=tmp_path / "middle.pt", updates=resumed.get_num_updates()
-    )
+    at_end = {"path": tmp_path / "middle.pt", "updates": resumed.get_num_updates()}
+    loaded = SimpleNamespace(model=resumed.get_model(), **at_end)
     lines = training_records(loaded)["alpha"]
     assert (lines[0]["values"]["cross"]["1"], lines[-1]["values"]["cross"]["1"]) == ([1.0], [2.0])
 

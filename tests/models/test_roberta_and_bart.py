@@ -106,9 +106,8 @@ def logits(model):
     ],
 )
 def test_several_updates_have_bitwise_fairseqs_losses(stock, loss_of, options):
-    (ours, our_weights), (theirs, weights) = (
-        course(build(stock, is_ours, **options, **DROPOUT), loss_of) for is_ours in (True, False)
-    )
+    models = (build(stock, is_ours, **options, **DROPOUT) for is_ours in (True, False))
+    (ours, our_weights), (theirs, weights) = (course(model, loss_of) for model in models)
     assert ours == theirs
     assert ours[2] != ours[0]
     # The gradients that encoder and decoder give shared weights are summed in another order
@@ -165,7 +164,6 @@ def test_a_gated_model_is_pruned_without_changing_its_logits(stock, gated):
     for gate, is_open in zip(gates, (True, False), strict=True):
         gate.decide(torch.tensor([is_open, False, False, is_open]))
     args = Namespace(**vars(model.settings))
-    vars(args).update(arch=f"entmax_{stock}", attn_mapping="entmax", head_gates=gated)
     state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
     pruned, report = prune_state(state, "gated.pt")
     assert report.heads_after[gated] == [2, 0]

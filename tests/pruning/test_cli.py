@@ -85,9 +85,8 @@ def test_printed_options_describe_the_output_and_go_alone_to_stdout(folder, caps
     arguments = ["--output", "@small.pt", "--heads", "encoder-self:0.1;cross:1.0,1.3"]
     assert prune(folder, "@plain.pt", *arguments, "--print-config") == 0
     printed, error = capsys.readouterr()
-    assert printed == (
-        "--encoder-self-attn-heads 3,4 --decoder-self-attn-heads 4,4 --cross-attn-heads 4,2\n"
-    )
+    heads = "--encoder-self-attn-heads 3,4 --decoder-self-attn-heads 4,4 --cross-attn-heads 4,2"
+    assert printed == f"{heads}\n"
     assert "parameters" in error
     assert "strictly" not in error
     heads = [("encoder-self", 0, 1), ("cross", 1, 0), ("cross", 1, 3)]

@@ -69,9 +69,8 @@ def test_a_pruned_model_matches_the_whole_model_without_the_removed_heads(arch, 
     before, after = head_values(whole), head_values(smaller)
     for name, values in after.items():
         own = before[name] if len(before[name]) == 1 else before[name][[1, 2]]
-        torch.testing.assert_close(
-            values.expand(2), own.expand(2), atol=0, rtol=0, equal_nan=True, msg=name
-        )
+        exactly = {"atol": 0, "rtol": 0, "equal_nan": True, "msg": name}
+        torch.testing.assert_close(values.expand(2), own.expand(2), **exactly)
     names = {name for name in before if not before[name].expand(4)[1:3].isnan().all()}
     assert set(after) == names
 

@@ -174,9 +174,7 @@ def test_a_decided_model_keeps_exactly_the_heads_decided_open():
     smaller = rebuilt(pruned)
     torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
     # Nothing is folded in, so the kept weights are bitwise equal
-    for (_, _, one), (_, _, other) in zip(
-        attention_modules(gated), attention_modules(smaller), strict=True
-    ):
+    for (_, _, one), (_, _, other) in zip(*map(attention_modules, (gated, smaller)), strict=True):
         remaining = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
         if remaining.any():
             assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, remaining])

@@ -62,13 +62,11 @@ def decode(
             for hypothesis in live:
                 log_probs, attention = next_word(models, encoded, hypothesis, dictionary, search)
                 coverage = [a + b for a, b in zip(hypothesis.coverage, attention, strict=True)]
-                growth = search.coverage_penalty * (
-                    penalty(coverage) - penalty(hypothesis.coverage)
-                )
+                growth = penalty(coverage) - penalty(hypothesis.coverage)
                 allow(log_probs, hypothesis.words, dictionary, search)
                 for word, log_prob in enumerate(log_probs):
                     if log_prob > IMPOSSIBLE:
-                        total = hypothesis.log_prob + log_prob - growth
+                        total = hypothesis.log_prob + log_prob - search.coverage_penalty * growth
                         words = [*hypothesis.words, word]
                         candidates.append(Hypothesis(words, total, coverage))
             candidates.sort(key=lambda candidate: -candidate.log_prob)

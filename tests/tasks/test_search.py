@@ -63,9 +63,8 @@ def search_plainly(models, options, prefix=0):
 
 
 def assert_same(found, expected):
-    assert [[words for words, _ in best] for best in found] == [
-        [words for words, _ in best] for best in expected
-    ]
+    texts = [[[words for words, _ in best] for best in each] for each in (found, expected)]
+    assert texts[0] == texts[1]
     scores, wanted = (
         torch.tensor([score for best in result for _, score in best], dtype=torch.float64)
         for result in (found, expected)

@@ -13,6 +13,5 @@ def test_a_row_has_the_words_with_weight_but_no_special_symbols():
 def test_words_are_reported_by_their_share_of_each_labels_weight():
     selected = [[["x", 0.5], ["y", 0.5]], [["x", 1.0]], [["z", 1.0]]]
     rows = [{"words": 4, "selected": words} for words in selected]
-    assert selected_words(rows, ["one", "one", "two"]) == (
-        "1.3 of 4.0 words on average\n  one: x 75.0%, y 25.0%\n  two: z 100.0%"
-    )
+    expected = "1.3 of 4.0 words on average\n  one: x 75.0%, y 25.0%\n  two: z 100.0%"
+    assert selected_words(rows, ["one", "one", "two"]) == expected

@@ -21,9 +21,8 @@ def test_a_budget_becomes_options_for_training(text, options):
 
 def test_an_invalid_or_too_large_budget_is_refused_with_the_limits():
     for text in ["all=73", "encoder=25", "24/25/24", "2/3", "-/-/-", "all="]:
-        with pytest.raises(
-            UsageError, match=f"got '{text}': give all=N with N up to 72, encoder=N"
-        ):
+        limits = f"got '{text}': give all=N with N up to 72, encoder=N"
+        with pytest.raises(UsageError, match=limits):
             options_of(text, heads=24)
     for text in ["all=9", "encoder=2", "1/2/3"]:
         with pytest.raises(UsageError, match=f"got '{text}': give all=N with N up to 8$"):

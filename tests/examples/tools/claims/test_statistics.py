@@ -110,9 +110,8 @@ def test_superiority_of_chosen_heads_matches_the_mann_whitney_test():
     chosen = numpy.array([1, 0, 1, 0, 0, 1])
     tested = superiority([Stratum(1, FIRST, chosen)])
     first = numpy.array(FIRST)
-    reference = stats.mannwhitneyu(
-        first[chosen == 1], first[chosen == 0], alternative="greater", method="exact"
-    )
+    both, how = (first[chosen == 1], first[chosen == 0]), {"method": "exact"}
+    reference = stats.mannwhitneyu(*both, alternative="greater", **how)
     assert tested.values == [pytest.approx(reference.statistic / 9)]
     assert tested.greater == pytest.approx(reference.pvalue, abs=DRAWN)
 
