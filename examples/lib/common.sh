@@ -152,7 +152,7 @@ fingerprint() { printf '%s\0' "$@" | sha256_of; }
 files_fingerprint() {
     local file
     for file in "$@"; do
-        [[ -f $file ]] || die "the file $file is missing: run prepare.sh first"
+        [[ -f $file ]] || die "the file $file is missing: run prepare.sh or evaluate.sh again"
         printf '%s %s\n' "$(sha256_of "$file")" "$(basename "$file")"
     done | sha256_of
 }

@@ -21,7 +21,7 @@ translate() {
 data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/$REFERENCE.$TARGET")
 step=$(fingerprint translate "$model" "$data" "${GENERATION[@]}" "$device")
 once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
-    "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref" -- translate
+    "$RUN/.translate.done" "$step" "$RUN/$words" "$RUN"/test.{hyp,ref} -- translate
 
 # Each line returns its failure: bash ignores set -e in a function whose status is tested
 score() {

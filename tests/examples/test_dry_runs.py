@@ -59,6 +59,8 @@ def test_a_papers_recipe_translates_the_archives(recipe: str, tmp_path: Path) ->
     assert ("--metrics bleu chrf" in plain, "--tokenize none --force" in cut) == (True, True)
     run = steps.out / "runs" / "entmax_alpha=1.33-200000updates"
     assert len(lines(run / "test.hyp")) == miniatures.TEST
+    (run / "test.hyp.tok").unlink()
+    assert called(steps.evaluated("entmax:alpha=1.33"), "fairseq-generate")
     untouched = "untouched" if recipe == "kftt_ja_en" else "test"
     assert lines(run / "test.ref") == lines(steps.out / "text" / f"{untouched}.{target}")
 
