@@ -84,24 +84,20 @@ STOCKS = {
         tiny_task(), sentence_avg, 0.1
     ),
 }
-COPYING = {"arch": "entmax_copy_transformer", "copy_heads": "2"}  # head 2 cannot be closed
+MODELS = {
+    "adaptive_loss_with_head_l0": {"adaptive_softmax_cutoff": "5,9"},
+    # Head 2 cannot be closed
+    "copy_cross_entropy_with_head_l0": {"arch": "entmax_copy_transformer", "copy_heads": "2"},
+}
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        (NAME, {}),
-        (CROSS_ENTROPY, {}),
-        ("adaptive_loss_with_head_l0", {"adaptive_softmax_cutoff": "5,9"}),
-        ("copy_cross_entropy_with_head_l0", COPYING),
-    ],
-)
+@pytest.mark.parametrize("name", STOCKS)
 def test_the_loss_adds_lambda_times_the_expected_heads_to_the_stock_loss(
-    name, options, training, sentence_avg, trainer, fixed_draws
+    name, training, sentence_avg, trainer, fixed_draws
 ):
-    model = gated_model(**options).train(training)
+    model = gated_model(**MODELS.get(name, {})).train(training)
     loss_of = criterion(sentence_avg, name, l0_weight=0.3)
     loss, size, log = loss_of(model, sample())
     stock_loss, stock_size, stock_log = STOCKS[name](sentence_avg)(model, sample())

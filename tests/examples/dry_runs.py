@@ -29,13 +29,9 @@ OF_TORCH = rf"{preloaded.OF_TORCH}|*pruned_generation.py*|*-m\ claims*"
 def run(
     recipe: str, script: str, *arguments: object, check: bool = True, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(
-        [EXAMPLES / recipe / script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )
+    command = [EXAMPLES / recipe / script, *map(str, arguments)]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert not check or result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     return result
 
@@ -141,13 +137,8 @@ class Steps:
 
 def kill_when(begun: Callable[[], object], command: list[object], env: dict[str, str]) -> None:
     """Start a command, and kill it with its child processes as soon as ``begun`` is true."""
-    process = subprocess.Popen(
-        list(map(str, command)),
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    words, silent = list(map(str, command)), dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    process = subprocess.Popen(words, env=env, start_new_session=True, **silent)
     deadline = time.monotonic() + 600
     while not begun():
         assert process.poll() is None

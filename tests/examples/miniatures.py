@@ -108,13 +108,9 @@ def tags(sentences: list[str]) -> bytes:
     """IWSLT's training file: talks with lines of tags between the sentences."""
     lines = []
     for start in range(0, len(sentences), 50):
-        lines += [
-            f"<url>http://www.ted.com/talks/talk_{start}</url>",
-            f"<talkid>{start}</talkid>",
-            "<title>Somebody: Something</title>",
-            "<description>A talk about something.</description>",
-            *(f" {text} " for text in sentences[start : start + 50]),
-        ]
+        lines += [f"<url>http://www.ted.com/talks/talk_{start}</url>", f"<talkid>{start}</talkid>"]
+        lines += ["<title>Somebody: Something</title>", "<description>A talk.</description>"]
+        lines += [f" {text} " for text in sentences[start : start + 50]]
     return ("\n".join(lines) + "\n").encode()
 
 

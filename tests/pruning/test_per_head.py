@@ -93,8 +93,7 @@ def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
 @pytest.fixture
 def pruned_file(tmp_path):
     options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
-    state = state_of(varied(**options), **options)
-    torch.save(state, tmp_path / "whole.pt")
+    torch.save(state_of(varied(**options), **options), tmp_path / "whole.pt")
     prune_checkpoint(str(tmp_path / "whole.pt"), str(tmp_path / "small.pt"), GONE)
     return tmp_path / "small.pt"
 
