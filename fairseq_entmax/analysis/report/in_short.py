@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.report.ablation_table import LEVEL, harm
+from fairseq_entmax.analysis.report.labels import decimal
 from fairseq_entmax.analysis.report.roles import NEARLY_ALL
 
 MOST_NAMED = 3
@@ -45,8 +46,7 @@ def _sparsity(densities: dict[str, float]) -> Iterator[str]:
     least = min(densities, key=densities.__getitem__)
     yield (
         f"Heads that look at less than half of the words: {few}; at {100 * NEARLY_ALL:.0f} % of them "
-        f"or more: {nearly_all}. The sparsest is {least}, which looks at "
-        f"{100 * densities[least]:.0f} % of them."
+        f"or more: {nearly_all}. The sparsest is {least}, with a density of {decimal(densities[least])}."
     )
 
 

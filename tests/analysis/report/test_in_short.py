@@ -20,8 +20,9 @@ def test_sparse_heads_are_counted_and_the_sparsest_is_named():
     words = text((0.3, {}), (0.042, {}), (0.95, {}), (0.01, {"gate": 0}), (0.6, {}))
     assert words.startswith("Heads: 5, 1 of them closed. ")
     assert "less than half of the words: 2; at 90 % of them or more: 1." in words
-    assert "The sparsest is cross, layer 1, head 1, which looks at 4 % of them." in words
+    assert "The sparsest is cross, layer 1, head 1, with a density of 0.042." in words
     assert words.endswith("Run fairseq-entmax ablate to find out which heads could be removed.")
+    assert "head 0, with a density of >0.999." in text((0.9999, {}))  # not of 100 %
 
 
 def test_softmax_leaves_out_nothing():
