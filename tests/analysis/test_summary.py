@@ -32,3 +32,4 @@ def test_a_line_has_the_means_of_an_attention_and_the_loss_in_nats_and_in_fairse
     assert "loss (nats a token)  (bits a token)  attention" in lines[0]
     assert f"  2.000           {2 / math.log(2):.3f}  encoder-self" in lines[1]
     assert "2.885" not in lines[4]
+    assert summary.search_text({"lenpen": 0.0, "max_len_a": 0.0, "own": True}) == "lenpen 0.0, own"

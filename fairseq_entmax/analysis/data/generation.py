@@ -77,8 +77,7 @@ class Search:
 
     def best(self, sample: Any) -> list[Tensor]:
         """Return the best hypothesis of each sentence of a batch, on the CPU."""
-        size = self._config.prefix_size
-        prefix = sample["target"][:, :size] if size else None
+        prefix = sample["target"][:, :size] if (size := self._config.prefix_size) else None
         self._model.decoder.set_beam_size(self.generator.beam_size)
         with self._errors():
             found = self._task.inference_step(

@@ -50,7 +50,6 @@ def model_entry(
         "architecture": loaded.architecture,
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "updates": loaded.updates,
-        # In nats per target that the model can reach
         "loss": collector.sums.total_mean("loss"),
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),

@@ -85,7 +85,11 @@ def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
 
 def search_text(search: Dictionary[str, Any]) -> str:
     """Describe a document's search in words: options with their values, without empty ones."""
-    named = {name.replace("_", "-"): value for name, value in search.items() if value}
+    named = {
+        name.replace("_", "-"): value
+        for name, value in search.items()
+        if value or name in ("lenpen", "min_len", "max_len_b")  # their default is not 0
+    }
     return ", ".join(name if value is True else f"{name} {value}" for name, value in named.items())
 
 

@@ -190,8 +190,7 @@ class LookSession(Session):
             heads, gate = weights[0].float().cpu(), module.gate
             if not heads.isfinite().all():
                 raise ValueError(
-                    f"{self.loaded.path} gives non-finite numbers: its training failed, or --fp16 "
-                    f"is not enough"
+                    f"{self.loaded.path} gives non-finite numbers: training or --fp16 failed"
                 )
             layers.setdefault(name, []).append(heads)
             values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()

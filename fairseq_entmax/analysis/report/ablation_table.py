@@ -65,8 +65,7 @@ def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, A
 
 
 def harm(head: dict[str, Any], score: str) -> float:
-    """How much worse a score is without a head; below 0 if it is better. Only a loss gets larger
-    when a model gets worse."""
+    """How much worse a score is without a head; below 0 if better. Only a loss rises with harm."""
     change: float = head["ablation"][score]
     return change if score == LOSS else -change
 

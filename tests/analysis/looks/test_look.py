@@ -166,5 +166,5 @@ def test_an_empty_or_too_long_text_and_a_model_that_diverged_are_refused():
             look(build_model(), *texts, task=tiny_task())
     model = build_model()
     torch.nn.init.constant_(model.encoder.layers[0].fc1.bias, torch.nan)
-    with pytest.raises(ValueError, match=r"model gives non-finite numbers: its training failed"):
+    with pytest.raises(ValueError, match="model gives non-finite numbers: training"):
         look(model, "w1", "w2", task=tiny_task())
