@@ -2,23 +2,23 @@
 
 side_by_side.py runs/stock-10epochs runs/entmax-10epochs --names stock entmax > scores.tsv
 
-A run's folder has test.hyp, test.ref and scores.txt. p comes from a paired bootstrap of BLEU against
-the first model, with 1,000 samples of the test sentences. It is two-sided, as in rouge_table.py;
-sacreBLEU's own is about half of it.
+A run's folder has test.hyp, test.ref and scores.txt. p, which is two-sided, comes from
+sacreBLEU's approximate randomization of BLEU against the first model, with 1,000 trials.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy
 from messages import one_sentence
 from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 from translations import lines_of, score_of
 
-SAMPLES, SEED = 1000, 1
+TRIALS = 1000
 COLUMNS = ("model", "BLEU", "change", "p", "chrF2")
 
 
@@ -27,17 +27,14 @@ def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[flo
 
     None for the first, and for one with the same score.
     """
-    bleu, number = BLEU(references=[references]), len(references)
-    draws = numpy.random.default_rng(SEED).multinomial(number, [1 / number] * number, SAMPLES)
-    draws = numpy.vstack([numpy.ones_like(draws[:1]), draws])  # all sentences, then the samples
-    scores = [
-        [bleu._compute_score_from_stats(list(sums)).score for sums in draws @ statistics]
-        for statistics in (bleu._extract_corpus_statistics(one, None) for one in hypotheses)
-    ]
-    whole, *samples = (numpy.array(scores) - scores[0]).T
-    is_as_far = numpy.abs(samples - numpy.mean(samples, axis=0)) >= numpy.abs(whole)
-    p = (is_as_far.sum(axis=0) + 1) / (SAMPLES + 1)
-    return [float(one) if change else None for one, change in zip(p, whole, strict=True)]
+    if len(hypotheses) < 2:
+        return [None]
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)
+    named: list = [(str(number), text) for number, text in enumerate(hypotheses)]
+    bleu: dict = {"BLEU": BLEU(references=[references])}
+    test = PairedTest(named, bleu, None, test_type="ar", n_samples=TRIALS, n_jobs=1)
+    results: list = test()[1]["BLEU"]
+    return [None if one.score == results[0].score else one.p_value for one in results]
 
 
 def table(runs: Sequence[Path], names: Sequence[str]) -> list[list[str]]:
