@@ -73,7 +73,7 @@ KINDS = {
     ),
     "ablate": Kind(
         f"fairseq-entmax ablate {DATA} --num-workers 0 --output ablation --scores loss,bleu "
-        "--beam 1 --max-len-b 10 --bootstrap 50",
+        "--beam 1 --max-len-b 10 --trials 50",
         "train",
     ),
     "oov": Kind(

@@ -98,7 +98,7 @@ CALLS = [
     (["analyze", "--help"], 0, "--help-all"),
     (["nonsense"], 2, "nonsense"),
     (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' does not name heads"),
-    (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
+    (["ablate", "data", "--trials", "many"], 2, "invalid int value: 'many'"),
 ]
 
 

@@ -29,7 +29,7 @@ LOSS, BLEU, ROUGE = "loss", "bleu", "rouge"
 SCORES = (LOSS, BLEU, ROUGE)
 # Scores that are computed on generated text
 OF_TEXT = frozenset({BLEU, ROUGE})
-BOOTSTRAP = 1000
+TRIALS = 1000
 ALL = "all"
 
 
@@ -117,11 +117,11 @@ def _add_scores(group: Any) -> None:
         f"fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
     group.add_argument(
-        "--bootstrap",
+        "--trials",
         type=int,
-        default=BOOTSTRAP,
+        default=TRIALS,
         metavar="N",
-        help="resamples for BLEU's significance test (default: %(default)s), seeded by --seed; p "
+        help="trials of BLEU's significance test (default: %(default)s), seeded by --seed; p "
         "is never below 1 / (N + 1)",
     )
     group.add_argument(
@@ -178,11 +178,11 @@ def named_heads(option: str, text: str) -> set[Head]:
 
 
 def check_counts(options: argparse.Namespace) -> None:
-    """Raise ValueError if a number of sentences, resamples or bytes is below 1."""
+    """Raise ValueError if a number of sentences, trials or bytes is below 1."""
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
     remedies["beam"] = "give 1 or more"
-    remedies["bootstrap"] = "sacreBLEU's bootstrap needs 1 or more"
+    remedies["trials"] = "sacreBLEU's test needs 1 or more"
     remedies["rouge_bytes"] = "give 1 or more, or leave it out to cut nothing"
     for name, remedy in remedies.items():
         value = getattr(options, name, None)

@@ -45,7 +45,7 @@ def _one_by_one(path, data, good):
 
 
 # One head, to be quick
-FEW = ("--heads=cross:0.1", "--bootstrap=5", "--max-len-b=5")
+FEW = ("--heads=cross:0.1", "--trials=5", "--max-len-b=5")
 
 IN_PROCESS = {
     "load_checkpoint": lambda path, *_: checkpoints.load_checkpoint(str(path)),

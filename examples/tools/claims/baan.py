@@ -62,12 +62,12 @@ def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> F
 def removal_bleu(corpus: Corpus, model: str) -> Finding:
     runs = _ablated(corpus.of(model=model, **LITTLE))
     found = _no_head_matters(runs, BLEU, -1, "BLEU")
-    samples = (runs[0].ablation or {})["significance"]["bootstrap"]
-    # The smallest p that the bootstrap could give
-    least = len(removals(runs[0], BLEU)) / (samples + 1)
+    test = (runs[0].ablation or {})["significance"]
+    # The smallest p that the test could give; older files have a bootstrap
+    least = len(removals(runs[0], BLEU)) / (test.get("trials", test.get("bootstrap")) + 1)
     if found.decision.verdict != HOLDS or least < LEVEL:
         return found
-    limit = f"p of the bootstrap cannot be below {least:.3f} after Holm's correction"
+    limit = f"p of BLEU cannot be below {least:.3f} after Holm's correction"
     return found.but(UNDECIDED, f"{found.decision.why}, but {limit}")
 
 

@@ -71,9 +71,7 @@ def main(arguments: Sequence[str]) -> None:
         if args.overwrite:
             (folder / JSON).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
-        compared = results.compare(
-            journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
-        )
+        compared = results.compare(journal.finished, scorer, metric, args.trials, args.seed, rouge)
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
     data_type = data_types.type_of_task(task)
     unit = results.NATS_OF_TEXT if data_type.name == "labelled" else results.NATS
@@ -103,7 +101,7 @@ def _check(args: Namespace) -> None:
     loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
     choices.check_counts(args)
     if choices.BLEU in args.scores and args.seed < 1:
-        raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap needs 1 or more")
+        raise ValueError(f"--seed got {args.seed}: sacreBLEU's test needs 1 or more")
     if choices.LOSS in args.scores or choices.ROUGE in args.scores:
         require_scipy()
     if choices.ROUGE in args.scores:

@@ -9,7 +9,7 @@
 ``loss`` is in nats per target token over the whole data set, or per text for a classifier. For a
 model with a sparse output it is the Fenchel-Young loss; ``loss_unit`` says which. Its p is from a
 two-sided paired t-test over sentences, on their mean loss per token. ``bleu`` is in percent; its p
-is from sacreBLEU's paired bootstrap. ``rouge1``, ``rouge2`` and ``rougeL`` are the mean F1 of the
+is from sacreBLEU's two-sided approximate randomization. ``rouge1``, ``rouge2`` and ``rougeL`` are the mean F1 of the
 documents in percent, or recall with ``--rouge-bytes``; p is from a paired t-test over documents, as
 in Baan et al. 2019. ``p_holm`` is p corrected for all removals in the file by Holm's method.
 """
@@ -45,7 +45,7 @@ def compare(
     finished: Dictionary[Names, SentenceScores],
     scorer: Scorer,
     metric: Any,
-    samples: int,
+    trials: int,
     seed: int,
     rouge: Rouge | None = None,
 ) -> dict[str, Any]:
@@ -61,11 +61,9 @@ def compare(
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     texts = [system.translations or [] for system in systems]
     if metric is not None:
-        values, p_values, signature = paired_bootstrap(
-            texts, scorer.references, metric, samples, seed
-        )
+        values, p_values, signature = bleu_test(texts, scorer.references, metric, trials, seed)
         scores[BLEU] = values, p_values
-        tests = {"bootstrap": samples, "seed": seed, "bleu_signature": signature}
+        tests = {"trials": trials, "seed": seed, "bleu_signature": signature}
     if rouge is not None:
         scores |= _rouge(rouge, texts, scorer.references)
         how = rouge.options
@@ -129,13 +127,13 @@ def as_table(document: Dictionary[str, Any]) -> str:
             cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
-    removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
+    removals, trials = len(document["removals"]), document["significance"].get("trials")
     table = text_table(rows)
-    if samples is None or removals / (samples + 1) < LEVEL:
+    if trials is None or removals / (trials + 1) < LEVEL:
         return table
     return (
-        f"{table}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
-        f"{removals} removals and {samples} resamples: --bootstrap "
+        f"{table}\np (Holm) of BLEU is never below {removals / (trials + 1):.3f} with "
+        f"{removals} removals and {trials} trials: --trials "
         f"{round(removals / LEVEL)} can bring it below {LEVEL} without scoring anything again"
     )
 
@@ -162,25 +160,26 @@ def bleu_metric(tokenize: str | None, language: str) -> Any:
         ) from error
 
 
-def paired_bootstrap(
+def bleu_test(
     systems: Sequence[Sequence[str]],
     references: Sequence[str],
     metric: Any,
-    samples: int,
+    trials: int,
     seed: int,
 ) -> tuple[list[float], list[float], str]:
     """Return each system's BLEU in percent, p of all but the first, and sacreBLEU's signature.
 
-    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*."""
+    Source: Riezler and Maxwell 2005, *On Some Pitfalls in Automatic Evaluation and Significance
+    Testing for MT*."""
     from sacrebleu.significance import PairedTest
 
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
     # sacreBLEU reads its seed only from the environment
     with mock.patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
         test = PairedTest(
-            named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
+            named, {"BLEU": metric}, [list(references)], test_type="ar", n_samples=trials
         )
-    with message_if_long(f"computing BLEU of {len(systems)} systems in {samples} resamples"):
+    with message_if_long(f"computing BLEU of {len(systems)} systems in {trials} trials"):
         signatures, results = test()
     tests: list[Any] = list(results["BLEU"])
     scores = [float(result.score) for result in tests]

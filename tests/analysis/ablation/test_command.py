@@ -28,7 +28,7 @@ GATED = {**ENTMAX, "head_gates": "encoder-self,cross"}
 SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8, 12, 10, 5, 7])
 OPTIONS = (
     *("--max-len-b=12", "--min-len=6", "--remove-bpe=sentencepiece"),
-    *("--bootstrap=50", "--num-workers=0"),
+    *("--trials=50", "--num-workers=0"),
 )
 FINISHED = (
     "--scores=loss,bleu,rouge",
@@ -184,9 +184,9 @@ def test_bleu_matches_sacrebleu_on_the_stored_translations(finished, targets):
         assert not any("▁" in text for text in texts)
     enough = 20 * len(found["removals"])
     for samples in (enough - 1, enough):
-        found["significance"]["bootstrap"] = samples
-        assert (f"--bootstrap {enough} can bring" in as_table(found)) == (samples < enough)
-    assert "bs:50" in found["significance"]["bleu_signature"]
+        found["significance"]["trials"] = samples
+        assert (f"--trials {enough} can bring" in as_table(found)) == (samples < enough)
+    assert "ar:50" in found["significance"]["bleu_signature"]
 
 
 def test_all_open_heads_are_removed_by_default_and_closed_heads_do_not_matter(
@@ -222,9 +222,9 @@ def test_an_ablation_continues_with_more_heads_or_resamples(source, targets, tmp
     ablate(source, straight, "--heads=cross:0.0,0.1")
     assert document(out)["removals"] == document(straight)["removals"]
     capsys.readouterr()
-    ablate(source, out, "--heads=cross:0.1", "--bootstrap=20", "--seed=5")
+    ablate(source, out, "--heads=cross:0.1", "--trials=20", "--seed=5")
     assert " without " not in capsys.readouterr().err
-    assert "bs:20|seed:5" in document(out)["significance"]["bleu_signature"]
+    assert "ar:20|seed:5" in document(out)["significance"]["bleu_signature"]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_an_overwritten_folder_has_no_old_results(source, tmp_path, monkeypatch)
     [
         (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is not one of loss, bl"),
         (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge in --scores"),
-        (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap needs 1 or more"),
+        (["--trials=0"], "--trials got 0: sacreBLEU's test needs 1 or more"),
         (["--beam=0"], "--beam got 0: give 1 or more"),
         (["--heads=cross:9.0"], "--heads: the model has no head cross:9.0"),
         (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),

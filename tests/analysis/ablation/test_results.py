@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest
 from scipy.stats import ttest_rel
 
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
-from fairseq_entmax.analysis.ablation.results import bleu_metric, compare, holm, paired_bootstrap
+from fairseq_entmax.analysis.ablation.results import bleu_metric, bleu_test, compare, holm
 from fairseq_entmax.analysis.data.generation import search_options
 from fairseq_entmax.summaries.rouge import Rouge
 
@@ -27,16 +27,16 @@ SCORER = SimpleNamespace(references=["<unk-1> sat", "a <unk-0>", "cats sat"], ta
 
 def by_sacrebleu(systems):
     named = [(str(number), system) for number, system in enumerate(systems)]
-    return PairedTest(named, {"BLEU": BLEU()}, [REFERENCES], test_type="bs", n_samples=200)()
+    return PairedTest(named, {"BLEU": BLEU()}, [REFERENCES], test_type="ar", n_samples=200)()
 
 
 @pytest.mark.parametrize("before", [None, "99"])
-def test_the_bootstrap_matches_sacrebleu_and_restores_the_environment(monkeypatch, before):
+def test_the_test_of_bleu_matches_sacrebleu_and_restores_the_environment(monkeypatch, before):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
     if before is not None:
         monkeypatch.setenv("SACREBLEU_SEED", before)
     metric = bleu_metric(None, "en")
-    found, p_values, signature = paired_bootstrap([GOOD, BAD], REFERENCES, metric, 200, 7)
+    found, p_values, signature = bleu_test([GOOD, BAD], REFERENCES, metric, 200, 7)
     assert os.environ.get("SACREBLEU_SEED") == before
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     signatures, results = by_sacrebleu([GOOD, BAD])
@@ -49,7 +49,7 @@ def test_the_bootstrap_matches_sacrebleu_and_restores_the_environment(monkeypatc
 
 def test_identical_translations_have_p_1_unlike_in_sacrebleu():
     metric = bleu_metric(None, "en")
-    assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1)[1] == [1.0]
+    assert bleu_test([GOOD, list(GOOD)], REFERENCES, metric, 200, 1)[1] == [1.0]
     _, results = by_sacrebleu([GOOD, GOOD])
     assert results["BLEU"][1].p_value == 1 / 201
 
