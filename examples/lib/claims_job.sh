@@ -26,7 +26,7 @@ source "$(dirname "$0")/pruning.sh"
 epochs=${CLAIMS_EPOCHS:-${CLAIMS_LENGTH:-8}}
 pruned=(softmax entmax) ablated=(softmax entmax) budgets=(all=24) analysis=() speed=()
 if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4); fi
-# p is never below 1 / (resamples + 1): with so many, it can be small enough for all heads at once
+# p is never below 1 / (trials + 1): with so many, it can be small enough for all heads at once
 ablation=(--trials 10000)
 if [[ -n ${CLAIMS_QUICK-} ]]; then
     # The rise of alpha must end within the few updates of a trial

@@ -113,6 +113,7 @@ def test_sentences_that_end_at_once_have_one_query_and_are_counted():
     (sample,) = samples(data, [0, 1], torch.device("cpu"), 2)
     assert sample["target"].tolist() == [[DICTIONARY.eos()]] * 2
     attention, _ = record_attention(model, sample)
+    assert attention["cross"][0].shape[2] == 1
     (head, *_) = measure(attention, sample, tiny_task())["cross"][0]["heads"]
     assert (head["relative_position"], head["copy_agreement"]) == (0.0, None)
 

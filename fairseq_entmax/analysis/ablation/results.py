@@ -9,9 +9,10 @@
 ``loss`` is in nats per target token over the whole data set, or per text for a classifier. For a
 model with a sparse output it is the Fenchel-Young loss; ``loss_unit`` says which. Its p is from a
 two-sided paired t-test over sentences, on their mean loss per token. ``bleu`` is in percent; its p
-is from sacreBLEU's two-sided approximate randomization. ``rouge1``, ``rouge2`` and ``rougeL`` are the mean F1 of the
-documents in percent, or recall with ``--rouge-bytes``; p is from a paired t-test over documents, as
-in Baan et al. 2019. ``p_holm`` is p corrected for all removals in the file by Holm's method.
+is from sacreBLEU's two-sided approximate randomization. ``rouge1``, ``rouge2`` and ``rougeL`` are
+the mean F1 of the documents in percent, or recall with ``--rouge-bytes``; p is from a paired t-test
+over documents, as in Baan et al. 2019. ``p_holm`` is p corrected for all removals in the file by
+Holm's method.
 """
 
 from __future__ import annotations
