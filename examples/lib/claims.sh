@@ -6,9 +6,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # All models are trained on this corpus. The others show whether a finding holds beyond it.
 WHOLE_CORPUS=bible_es_en
 MODELS=softmax,entmax,entmax15,sparsemax,cross-sparsemax,cross-fusedmax,cross-oscarmax,cross-sqpnormmax,sparse-encoder
+MODELS+=,fusedmax,oscarmax,entmax-tv
 # The same mappings, with alpha rising in the first half of the updates
-MODELS+=,rise50-entmax,rise50-entmax15,rise50-sparsemax,rise50-fusedmax,rise50-oscarmax,rise50-sqpnormmax
-ONLY_SMALL='cross-*|sparse-encoder|*fusedmax|*oscarmax|*sqpnormmax'
+MODELS+=,rise50-entmax,rise50-entmax15,rise50-sparsemax,rise50-fusedmax,rise50-oscarmax,rise50-entmax-tv,rise50-sqpnormmax
+ONLY_SMALL='cross-*|sparse-encoder|*fusedmax|*oscarmax|*-tv|*sqpnormmax'
 MOST_ON_GPU=4
 
 claims_help() {

@@ -44,6 +44,7 @@ rise*-*) # rise50-sparsemax: alpha rises in the first 50 % of the updates
     mapping=${model#*-} options=(--alpha-warmup-updates "$((share * epochs * EPOCH_UPDATES / 100))") ;;
 *) mapping=$model options=(--alpha-warmup-updates 0) ;; # where the recipe has them rise
 esac
+[[ $mapping != entmax-tv ]] || mapping=entmax:tv=learned # with a colon, fairseq would take a run's path for two
 on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()
 if [[ $device == cpu ]]; then on_device+=(--cpu); fi
 if [[ $size == large ]]; then

@@ -15,6 +15,7 @@ NAMES = {
     "entmax15": "1.5-entmax",
     "sparsemax": "sparsemax",
     "entmax": "learned α",
+    "entmax-tv": "learned α, learned total variation",
 }
 RISING = re.compile(r"rise(\d+)-(.*)")  # models of claims_job.sh
 
