@@ -99,8 +99,8 @@ def test_a_quick_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Pa
     dry(*command)
     calls = dry.calls()
     models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
-    small = f"{models}cross-sqpnormmax sparse-encoder".split()
-    rising = ["entmax", "entmax15", "sparsemax", "fusedmax", "oscarmax", "sqpnormmax"]
+    small = f"{models}cross-sqpnormmax sparse-encoder fusedmax oscarmax entmax-tv".split()
+    rising = ["entmax", "entmax15", "sparsemax", *small[-3:], "sqpnormmax"]
     expected = {f"{model}-small-seed1" for model in [*small, *(f"rise50-{one}" for one in rising)]}
     large = [*small[:4], *(f"rise50-{one}" for one in rising[:3])]
     expected |= {f"{model}-large-seed1" for model in large}
@@ -110,5 +110,6 @@ def test_a_quick_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Pa
     ablated = " ".join(called(calls, "fairseq-entmax", "ablate"))
     assert sorted(re.findall("--scores (\\S+)", ablated)) == ["loss", "loss,bleu"]
     assert any("--cross-attn-mapping oscarmax" in call for call in called(calls, "fairseq-train"))
+    assert any("entmax:tv=learned" in call for call in called(calls, "fairseq-train"))
     dry(*command)
     assert called(dry.calls(), "fairseq-train") == []
