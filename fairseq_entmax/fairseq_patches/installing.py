@@ -76,7 +76,7 @@ def install() -> None:
     # For models of this package
     replace(Trainer, "__init__", checked_trainer.check_and_follow)
     restore = optimizer_state.restore_grown_model, moving_averages.restore
-    replace(Trainer, "load_checkpoint", *restore)
+    replace(Trainer, "load_checkpoint", *restore, rising.load_without_best)
     without_kernel = error_sentences.stop_without_kernel
     step = rising.tell_updates, without_kernel, unread_weights.step_without
     replace(Trainer, "train_step", *step)

@@ -38,6 +38,14 @@ def forget_best(
     return saved
 
 
+def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.load_checkpoint``, but without the best score of a checkpoint whose model rises."""
+    extra_state = load(trainer, *args, **kwargs)
+    if extra_state is not None and _is_rising(trainer):
+        extra_state.pop("best", None)
+    return extra_state
+
+
 def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:
     """``should_stop_early``, but ``--patience`` counts only once nothing in the model rises."""
     trainer = compat.last_trainer()

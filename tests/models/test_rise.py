@@ -87,6 +87,18 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
+def test_a_training_resumed_while_alpha_rises_forgets_its_best_score(tmp_path):
+    trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=lambda: {"epoch": 1})
+    for updates, remembers in ((3, False), (1, True)):
+        train(trainer, updates)
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, 3.0)
+        resumed = make_trainer(build_model(**SPARSE))
+        state = resumed.load_checkpoint(str(tmp_path / "checkpoint_last.pt"))
+        assert ("best" in state) == remembers
+    vars(checkpoint_utils.save_checkpoint).pop("best")
+
+
 def test_the_output_alpha_rises_with_that_of_its_loss(tmp_path):
     options = {"criterion": "entmax_loss", "loss_alpha": 1.5, "loss_alpha_warmup_updates": 2}
     model = build_model(**options)
