@@ -6,6 +6,7 @@ Remove when: fairseq tells a model its updates also after each, and lets it say 
 """
 
 import copy
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from fairseq.trainer import Trainer
 
 from fairseq_entmax import compat
 from fairseq_entmax.mappings.rise import rises_of
+
+logger = logging.getLogger(__name__)
 
 
 def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
@@ -43,6 +46,12 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
     extra_state = load(trainer, *args, **kwargs)
     if extra_state is not None and _is_rising(trainer):
         extra_state.pop("best", None)
+    if trainer.get_num_updates() and any(not one.share for one in rises_of(trainer.get_model())):
+        logger.warning(
+            "the checkpoint was trained without a warm-up, and its %d updates count as such, so sparsity "
+            "changes suddenly: --finetune-from-model counts from 0",
+            trainer.get_num_updates(),
+        )
     return extra_state
 
 

@@ -72,6 +72,16 @@ def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_starts_again(tmp_pat
         assert alphas(model) == 1.25
 
 
+def test_a_dense_checkpoint_whose_updates_count_is_warned_of(tmp_path, caplog):
+    dense = make_trainer(build_model("transformer"))
+    train(dense, 3)
+    path = save(dense, tmp_path / "dense.pt")
+    make_trainer(build_model(**SPARSE)).load_checkpoint(path, reset_optimizer=True)
+    assert "sparsity" not in caplog.text
+    make_trainer(build_model(**SPARSE)).load_checkpoint(path)
+    assert "its 3 updates count as such, so sparsity changes suddenly" in caplog.text
+
+
 def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(tmp_path, caplog):
     options = [f"--save-dir={tmp_path}", "--keep-best-checkpoints=1", "--max-update=3"]
     trainer = make_trainer(build_model(**SPARSE), *options)
