@@ -7,6 +7,7 @@ SUBWORDS=sentencepiece:2000
 
 BATCH_TOKENS=1024 MOST_TOKENS=1024 BLOCK_TOKENS=256
 LENGTH=2048 # two epochs, of 1,024 updates each
+RISES=1
 MODEL=(--decoder-layers 2 --decoder-embed-dim 128 --decoder-ffn-embed-dim 512
     --decoder-attention-heads 4 --share-decoder-input-output-embed --dropout 0)
 TRAINING=(--criterion cross_entropy

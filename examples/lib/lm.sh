@@ -22,7 +22,7 @@ require_model() {
 
 model_options() {
     case $1 in
-    stock) MODEL_OPTIONS=(--arch "transformer_lm$ARCHITECTURE") ;;
+    stock) MODEL_OPTIONS=(--arch "transformer_lm$ARCHITECTURE") RISES='' ;;
     *) MODEL_OPTIONS=(--arch "entmax_transformer_lm$ARCHITECTURE" --attn-mapping "$1") ;;
     esac
     MODEL_OPTIONS+=(--tokens-per-sample "$BLOCK_TOKENS" --sample-break-mode none
