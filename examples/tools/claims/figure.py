@@ -18,6 +18,7 @@ COLOURS = {
     "sparsemax": "#D55E00",
     "fusedmax": "#CC79A7",
     "oscarmax": "#E69F00",
+    "entmax-tv": "#56B4E9",
 }
 # Runs far worse than the best of a setting are not in the figure; the text below it names them
 MOST_ABOVE = 0.25
