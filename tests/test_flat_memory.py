@@ -10,11 +10,10 @@ from tests.training import make_trainer, train
 
 
 def growth(trainer, after_update, updates=12):
-    """The number of objects that each update of an epoch leaves behind: the lower of two averages."""
+    """The number of objects that each update leaves behind, in the better of two epochs."""
     counts = []
-    for epoch in range(
-        1, 5
-    ):  # the first creates optimizer state and meters, a later one what is timed
+    # The first epoch creates optimizer state and meters, and what goes by the clock may come later
+    for epoch in range(1, 5):
         trainer.begin_epoch(epoch)
         for _ in range(updates):
             train(trainer)
