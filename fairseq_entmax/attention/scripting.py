@@ -10,6 +10,7 @@ calls it through torch's hook ``__prepare_scriptable__``.
 import functools
 from types import FunctionType, ModuleType
 from typing import Any, ClassVar, Dict, Optional, Tuple
+from weakref import WeakKeyDictionary
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
@@ -22,6 +23,9 @@ _METHODS = (
     *("forward", "forward_embedding", "extract_features", "output_layer", "max_positions"),
     *("reorder_encoder_out", "reorder_incremental_state", "get_normalized_probs"),
 )
+
+# torch knows a module by its id while it scripts, so the original must live as long as its copy
+_originals: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
 
 
 class Scriptable:
@@ -54,7 +58,9 @@ class Scriptable:
         return module
 
     def __prepare_scriptable__(self: Any) -> nn.Module:
-        return scriptable(self)
+        copy = scriptable(self)
+        _originals[copy] = self
+        return copy
 
 
 def scriptable(module: nn.Module) -> nn.Module:

@@ -6,12 +6,22 @@ mapping from attention scores to weights. ``roberta_base`` becomes ``entmax_robe
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaModel
+from fairseq.models.transformer import TransformerEncoder
 from torch import nn
 
+from fairseq_entmax.attention.scripting import Scriptable
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.models.base import ModelWithHeads, register_counterparts
+
+
+class EntmaxRobertaEncoder(Scriptable, TransformerEncoder):
+    """fairseq's encoder of words, of which ``torch.jit.script`` makes a copy."""
+
+    scriptable_class = TransformerEncoder
 
 
 @register_model("entmax_roberta")
@@ -26,6 +36,10 @@ class EntmaxRobertaModel(ModelWithHeads, RobertaModel):
     """
 
     attentions = (ENCODER_SELF,)
+
+    def __init__(self, args: Any, encoder: Any) -> None:
+        encoder.sentence_encoder.__class__ = EntmaxRobertaEncoder  # fairseq names no class to set
+        super().__init__(args, encoder)
 
     def scriptable_form(self) -> nn.Module:
         raise ValueError(

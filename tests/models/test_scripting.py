@@ -120,8 +120,36 @@ def test_a_scripted_language_model_gives_the_same_probabilities():
 def test_the_encoder_of_a_roberta_can_be_scripted():
     encoder = build_roberta(attn_mapping="entmax").encoder.sentence_encoder
     tokens = padded([[5, 6, 7, 2], [5, 8, 2]])
+    expected = encoder(tokens)["encoder_out"][0]
+    modules = list(encoder.modules())
     found = torch.jit.script(encoder)(tokens)["encoder_out"][0]
-    torch.testing.assert_close(found, encoder(tokens)["encoder_out"][0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    assert list(encoder.modules()) == modules
+
+
+class Attentions(nn.Sequential):
+    """Self-attention, six times; nothing else refers to its modules."""
+
+    def __init__(self):
+        mapping = parse_mapping("entmax15")
+        super().__init__(
+            *(
+                MultiheadAttention(16, 4, mapping=mapping.build(4), self_attention=True)
+                for _ in range(6)
+            )
+        )
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        for attention in self:
+            states = attention(states, states, states)[0]
+        return states
+
+
+@torch.no_grad()
+def test_other_modules_may_contain_several_attentions():
+    model, states = Attentions().eval(), torch.randn(5, 2, 16)
+    expected = model(states)
+    torch.testing.assert_close(torch.jit.script(model)(states), expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
