@@ -9,6 +9,7 @@ before the first is renamed; a kill between two renames leaves some new and some
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -83,6 +84,12 @@ def write_together(contents: Dictionary[Path, bytes]) -> None:
     with whole_set(list(contents)) as files:
         for file, content in zip(files, contents.values(), strict=True):
             file.write(content)
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Return the hash of a file's content, as hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _temporary(target: Path) -> Path:

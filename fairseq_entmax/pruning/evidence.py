@@ -6,7 +6,6 @@ are ranked by the loss without each, or by the gradient, and the least important
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import random
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.penalty import ALL
 from fairseq_entmax.criterions.penalty_options import parse_targets
+from fairseq_entmax.files import sha256
 from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.models.checkpoint_model import CheckpointAttention, CheckpointModel
 
@@ -103,23 +103,17 @@ def _of_each_head(
 
 
 def _of_ablation(document: Any, name: str, path: str) -> dict[Head, float]:
-    with open(path, "rb") as file:
-        if (
-            hashlib.file_digest(file, "sha256").hexdigest()
-            != document["settings"]["checkpoint_sha256"]
-        ):
-            raise ValueError(f"it is of another checkpoint, {document['checkpoint']}")
+    if document["settings"]["checkpoint_sha256"] != sha256(path):
+        raise ValueError(f"it is of another checkpoint, {document['checkpoint']}")
     removals = [one for one in document["removals"] if len(one["heads"]) == 1]
     return {parse_heads(one["heads"][0]).pop(): float(one[name]["change"]) for one in removals}
 
 
 def _of_analysis(document: Any, name: str, path: str) -> dict[Head, float]:
-    models = document["models"]
-    if len(models) > 1:
-        models = [one for one in models if one["checkpoint"] == path]
-    if len(models) != 1:
-        raise ValueError("it has several models, and not one of this path")
-    (model,) = models
+    content, models = sha256(path), document["models"]
+    model = next((one for one in models if one["checkpoint_sha256"] == content), None)
+    if model is None:
+        raise ValueError(f"it is of another checkpoint, {models[0]['checkpoint']}")
     return {
         Head(one["attention"], one["layer"], number): float(head[name])
         for one in model["attentions"]

@@ -36,13 +36,16 @@ def analysis(name):
         for one in ATTENTIONS
         for layer in (0, 1)
     ]
-    return {"models": [{"attentions": entries, "checkpoint": "some.pt"}]}
+    return {
+        "models": [{"attentions": entries, "checkpoint": "some.pt", "checkpoint_sha256": "0" * 64}]
+    }
 
 
 def measured_on(path, document):
-    """An ablation of the checkpoint in a file."""
-    if "settings" in document:
-        document["settings"]["checkpoint_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    """An ablation or analysis of the checkpoint in a file."""
+    if isinstance(document, dict):
+        for one in (document.get("settings", {}), *document.get("models", ())):
+            one["checkpoint_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     return document
 
 
@@ -117,7 +120,6 @@ NO_LOSS = [{"heads": ["cross:0.0"], "loss": None}]
         ("loss", {**ablation(), "removals": NO_LOSS}, "no such score"),
         ("loss", ["nothing"], "no such score for every head of"),
         ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
-        ("gradient", {"models": analysis("gradient")["models"] * 2}, r"\(it has several models"),
         ("gradient", ablation(), NO_MODELS),
     ],
 )
@@ -131,11 +133,15 @@ def test_evidence_of_another_checkpoint_is_refused(tmp_path):
     torch.save(state_of(trained()), checkpoint)
     model = model_of_state(torch.load(checkpoint), str(checkpoint))
     evidence.write_text(json.dumps(ablation(checkpoint_sha256="0" * 64)), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"\(it is of another checkpoint, some\.pt\)"):
+    of_another = r"\(it is of another checkpoint, some\.pt\)"
+    with pytest.raises(ValueError, match=of_another):
         Choice("8", "loss", str(evidence)).removed(model)
-    (other,), (own,) = analysis("relevance")["models"], analysis("gradient")["models"]
-    models = [other, {**own, "checkpoint": str(checkpoint)}]
-    evidence.write_text(json.dumps({"models": models}), encoding="utf-8")
+    (other,), own = analysis("gradient")["models"], measured_on(checkpoint, analysis("gradient"))
+    evidence.write_text(json.dumps({"models": [other, other]}), encoding="utf-8")
+    with pytest.raises(ValueError, match=of_another):
+        Choice("8", "gradient", str(evidence)).removed(model)
+    other["attentions"] = []
+    evidence.write_text(json.dumps({"models": [other, *own["models"]]}), encoding="utf-8")
     assert {*HEADS} - Choice("8", "gradient", str(evidence)).removed(model) == best(8)
 
 

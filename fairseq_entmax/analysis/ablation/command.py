@@ -29,7 +29,7 @@ from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_op
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.models.likelihood import has_zeros
 from fairseq_entmax.analysis.models.loaded import load_models
-from fairseq_entmax.files import write_together
+from fairseq_entmax.files import sha256, write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy
 from fairseq_entmax.progress import watched
@@ -182,11 +182,9 @@ def scoring_settings(
     args: Namespace, config: Any, task: Any, dataset: Any, ids: Sequence[int]
 ) -> dict[str, Any]:
     """Settings that scores depend on, in JSON's types; moving checkpoint or data changes none."""
-    with open(args.path, "rb") as file:
-        checkpoint = hashlib.file_digest(file, "sha256").hexdigest()
     settings: dict[str, Any] = {
         "scores": args.scores,
-        "checkpoint_sha256": checkpoint,
+        "checkpoint_sha256": sha256(args.path),
         "data_sha256": _data_hash(task, dataset, ids),
         "device": loading.device_of(args).type,
         "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",

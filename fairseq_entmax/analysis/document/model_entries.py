@@ -14,6 +14,7 @@ from fairseq_entmax.analysis.passes.importance_shares import Shares, evenly_spre
 from fairseq_entmax.analysis.passes.statistics import MeasuredLayer
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.files import sha256
 from fairseq_entmax.models.head_record import DIGITS, read_record
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def model_entry(
     entry = {
         "name": loaded.name,
         "checkpoint": loaded.path,
+        "checkpoint_sha256": sha256(loaded.path),
         "architecture": loaded.architecture,
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "updates": loaded.updates,
