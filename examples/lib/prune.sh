@@ -40,8 +40,8 @@ recipes also train models with the same heads from scratch, and measure the spee
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
   --protocol WHAT       how to find the heads to remove: gates, by a search; subset, by a search in
                         which exactly as many gates are open as the budget says; regularised, by a
-                        search that trains from scratch; loss, by the loss without each head, with all
-                        updates in the recovery (default: $PROTOCOL)
+                        search that trains the whole model from scratch; loss, by the loss without
+                        each head, with all updates in the recovery (default: $PROTOCOL)
   --teacher             the recovery also learns from the whole model, trained on for as long
   --search-updates N    updates of the search for the heads to remove (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, which trains the smaller model further, with a
@@ -86,8 +86,7 @@ if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
 plan=$(plan_of "$budgets") || exit
-by=-$PROTOCOL
-if [[ $PROTOCOL == gates ]]; then by=; fi
+by=-$PROTOCOL by=${by#-gates}
 # The first line says when heads are decided; budgets follow
 mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
 budget_names=("${budget_names[@]/%/$by}")

@@ -49,6 +49,7 @@ gates_of() {
         read -r -a timing
         IFS=$'\t' read -r _ options
     } <<<"$plan"
+    if [[ $PROTOCOL == regularised ]]; then options=${options/--freeze-decoder/}; fi # a new one must learn
     read -r -a GATES <<<"$options"
     if [[ $PROTOCOL == subset ]]; then GATES+=(--gate subset); fi
     # The length of a search is fixed: the decision raises the loss, which must not end it early

@@ -145,8 +145,11 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     search, recovery, _ = called(calls, "fairseq-train")
     asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
     asks(recovery, f"--max-update {2 * 1817}")
-    calls, _ = steps.once("prune.sh", "--cpu", *options, "regularised", "--search-updates", 4000)
-    _, search, _, scratch = called(calls, "fairseq-train")
+    options = (*options, "regularised", "--search-updates", 4000, "--budgets", "all=6,encoder=4")
+    calls, _ = steps.once("prune.sh", "--cpu", *options)
+    _, search, _, scratch, of_encoder, *_ = called(calls, "fairseq-train")
+    assert "--freeze-decoder" not in of_encoder  # which starts with a decoder that knows nothing
+    asks(of_encoder, "--head-gates encoder-self --target-heads encoder-self=4")
     asks(scratch, f"--max-update {4000 + 2 * 1817}")  # the search does not begin with the baseline
     asks(search, "--head-gates encoder-self,decoder-self,cross", "--lr 0.003", "--max-update 4000")
     assert "--finetune-from-model" not in search
