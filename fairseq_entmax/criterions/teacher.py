@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -17,6 +18,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 from torch.nn import functional
 
+from fairseq_entmax import compat
 from fairseq_entmax.attention.copying import mixture_log_probs
 from fairseq_entmax.mappings.functional import entmax, in_full_precision
 from fairseq_entmax.mappings.losses import fenchel_young_loss
@@ -40,9 +42,14 @@ class Teacher:
             try:
                 # A copy, as a task that builds a model may replace its sequence generator
                 teacher_task = copy.copy(task)
-                (self.model,), _ = checkpoint_utils.load_model_ensemble([path], task=teacher_task)
-            except (OSError, RuntimeError) as error:
-                raise ValueError(f"--teacher {path} cannot be loaded: {error}") from error
+                # Errors do not end the command here, as they need the teacher's name
+                with mock.patch.object(compat, "stop_command"):
+                    (self.model,), _ = checkpoint_utils.load_model_ensemble(
+                        [path], task=teacher_task
+                    )
+            except (OSError, RuntimeError, ValueError, LookupError) as error:
+                reason = " ".join(str(error).split())
+                raise ValueError(f"--teacher {path} cannot be loaded: {reason}") from error
         self.model.eval().requires_grad_(False)
         # Its heads are not monitored: its record stays as it is, and the log shows the student's
         self.model.monitor = None

@@ -8,6 +8,7 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.teacher import Teacher
+from tests.commands import as_command
 from tests.language_models import build_text_model
 from tests.pruning.test_surgery import state_of
 from tests.support import build_model, build_roberta, classification_task, sample, tiny_task
@@ -165,6 +166,23 @@ def test_a_teacher_takes_the_students_precision(tmp_path):
     assert next(teacher.model.parameters()).dtype == torch.float16
     full = teacher.divergence(student.float(), (), inputs, student(**inputs))
     torch.testing.assert_close(half, full, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
+def test_an_error_in_loading_a_teacher_names_it(arch, tmp_path, monkeypatch, capsys):
+    state = torch.load(written(tmp_path, build_model(arch), arch))
+    for name, value in state["model"].items():
+        if "embed_tokens" in name:  # of another dictionary
+            state["model"][name] = torch.cat([value, value])
+    path = str(tmp_path / "other.pt")
+    torch.save(state, path)
+    as_command(monkeypatch)
+    with pytest.raises(SystemExit):
+        make_trainer(build_model(teacher=path))
+    error = capsys.readouterr().err
+    assert error.startswith(f"fairseq-train: error: --teacher {path} cannot be loaded: ")
+    assert "size mismatch for encoder.embed_tokens.weight" in error
+    assert error.count("\n") == 1
 
 
 def test_an_unsuitable_teacher_is_refused(tmp_path):
