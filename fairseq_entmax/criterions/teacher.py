@@ -70,6 +70,10 @@ class Teacher:
                 f"teacher, or leave it out"
             )
         criterion = getattr(criterion, "stock_criterion", criterion)
+        if getattr(criterion, "regression_target", False):
+            raise ValueError(
+                f"--teacher {self.path}: a regression predicts no probabilities to learn: leave it out"
+            )
         # The class stays the same, as fairseq aggregates the logs by it
         vars(criterion)["forward"] = functools.partial(self._loss, criterion.forward, criterion)
 

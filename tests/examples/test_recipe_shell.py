@@ -283,6 +283,7 @@ WRONG = [
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
     ("bible_testaments", "prepare.sh", {"DICTIONARY": "no"}, "DICTIONARY is 'no', which is not a"),
     ("bible_es_en", "prune.sh --budgets all=6,all=6", {}, "has 'all=6' twice: remove one"),
+    ("wikitext103", "prune.sh --teacher", {}, "an adaptive softmax cannot learn from a teacher"),
 ]
 
 
