@@ -33,7 +33,7 @@ class Teacher:
     validation and the criterion's logs do not change. No checkpoint contains the teacher.
 
     Raises:
-        ValueError: there is no such checkpoint, or its dictionaries differ from the task's.
+        ValueError: there is no such checkpoint, or its dictionaries differ in size from the task's.
     """
 
     def __init__(self, path: str, task: Any, weight: float) -> None:
