@@ -69,7 +69,10 @@ while (($# > 0)); do
     --budgets) require_value "$1" $# && budgets=$2 && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
     --protocol) require_value "$1" $# && PROTOCOL=$2 && shift ;;
-    --teacher) [[ ${TRAINING[*]} != *adaptive_loss* ]] && taught=-teacher || usage_error "option --teacher: an adaptive softmax cannot learn from a teacher" ;;
+    --teacher)
+        if [[ ${TRAINING[*]} == *adaptive_loss* ]]; then usage_error "option --teacher: an adaptive softmax cannot learn from a teacher"; fi
+        taught=-teacher
+        ;;
     --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
     --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && SHARING+=("$1" "$2") && shift ;;
