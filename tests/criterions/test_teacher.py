@@ -190,10 +190,8 @@ def test_an_unsuitable_teacher_is_refused(tmp_path):
     for student in (adaptive, build_model("entmax_copy_transformer"), build_text_model(seed=1)):
         with pytest.raises(ValueError, match=f"--teacher {path}: both models or neither must copy"):
             Teacher(path, tiny_task(), 0.5).teach(student, None)
-    teacher, loss_of = (
-        object.__new__(Teacher),
-        criterion("sentence_prediction", classification_task()),
-    )
+    teacher = object.__new__(Teacher)
+    loss_of = criterion("sentence_prediction", classification_task())
     teacher.model, teacher.path, loss_of.regression_target = build_roberta(), path, True
     with pytest.raises(ValueError, match=f"--teacher {path}: a regression predicts no probab"):
         teacher.teach(build_roberta(), loss_of)
