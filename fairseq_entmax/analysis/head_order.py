@@ -11,7 +11,7 @@ import itertools
 import os
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,15 +135,29 @@ def of_checkpoint(path: str, name: str, update: int | None, present: Present) ->
             f"--alpha-log-interval is 0"
         )
     # A fixed value may be in the record as well, because it rose from softmax
-    lines = [of_layers(line, name, present) for line in _read(file, name)]
+    lines = [of_heads(line, name, present) for line in _read(file, name)]
     return rank_correlation(lines_of_checkpoint(lines, name, update, present, str(file)), name)
 
 
-def of_layers(line: Line, name: str, layers: Mapping[str, Collection[str]]) -> Line:
-    """Restrict a line of a record to some layers of each attention."""
+def of_heads(line: Line, name: str, learned: Present) -> Line:
+    """Restrict a line of a record to layers in ``learned``, and there to heads that are not None."""
     key = "values" if "values" in line else name
-    every = [(one, own) for one, own in line[key].items() if one in layers]
-    return {**line, key: {one: {n: own[n] for n in own if n in layers[one]} for one, own in every}}
+    present = {
+        attention: {
+            layer: _where_known(heads, learned[attention][layer])
+            for layer, heads in layers.items()
+            if layer in learned[attention]
+        }
+        for attention, layers in line[key].items()
+        if attention in learned
+    }
+    return {**line, key: present}
+
+
+def _where_known(heads: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
+    if len(heads) != len(known):  # one number for all heads, or the record of other heads
+        return heads
+    return [None if one is None else value for value, one in zip(heads, known, strict=True)]
 
 
 def lines_of_checkpoint(

@@ -63,7 +63,12 @@ def rank_correlations(model: CheckpointModel, rows: list[LayerValues]) -> dict[s
         present: dict[str, dict[str, list[float | None]]] = {}
         for row in rows:
             if name in row.learned:
-                present.setdefault(row.attention, {})[str(row.layer)] = row.values[name]
+                present.setdefault(row.attention, {})[str(row.layer)] = [
+                    value if is_learned else None
+                    for value, is_learned in zip(
+                        row.values[name], row.are_learned[name], strict=True
+                    )
+                ]
         try:
             compared = head_order.of_checkpoint(model.path, name, update, present)
             lines[name] = head_order.as_text(compared)

@@ -22,8 +22,10 @@ logger = logging.getLogger(__name__)
 def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
     """``Trainer.train_step``, after which the rises are told the number of updates."""
     output = step(trainer, *args, **kwargs)
-    for rise in rises_of(trainer.get_model()):
-        rise.set_num_updates(trainer.get_num_updates())
+    averages = [trainer.ema.get_model()] if trainer.cfg.ema.store_ema else []
+    for model in [trainer.get_model(), *averages]:
+        for rise in rises_of(model):
+            rise.set_num_updates(trainer.get_num_updates())
     return output
 
 
@@ -34,7 +36,6 @@ def forget_best(
     if not _is_rising(trainer):
         return save(cfg, trainer, *args, **kwargs)
     best, cfg = vars(checkpoint_utils.save_checkpoint), copy.deepcopy(cfg)
-    best.pop("best", None)
     cfg.keep_best_checkpoints = 0  # in a copy, as the checkpoint has the settings, too
     saved = save(cfg, trainer, *args, **kwargs)
     best.pop("best", None)

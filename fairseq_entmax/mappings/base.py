@@ -49,6 +49,7 @@ class Mapping(nn.Module):
     Attributes:
         text_parameters: parameters of the text form, such as ``("alpha",)`` for
             ``entmax:alpha=1.5``.
+        rising: those of :meth:`head_values` that a rise changes.
         share: how widely its parameters are shared, one of :data:`SHARING`. Beyond one
             layer, the model makes mappings of the same class use the same parameters.
         lr_factor: what its own stored parameters are multiplied by. Parameters of a state dict
@@ -59,6 +60,7 @@ class Mapping(nn.Module):
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
+    rising: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
     lr_factor = NO_FACTOR
     is_softmax = False
@@ -120,7 +122,8 @@ class Mapping(nn.Module):
     @property
     def changing(self) -> tuple[str, ...]:
         """Which :meth:`head_values` change in the course of training: learned or rising ones."""
-        return self.learned if self.rise is None else tuple(self.head_values())
+        names = self.learned if self.rise is None else (*self.learned, *self.rising)
+        return tuple(name for name in self.head_values() if name in names)
 
     def learns(self, name: str) -> list[bool]:
         """Whether training changes each number that :meth:`head_values` has under this name."""
@@ -315,10 +318,6 @@ class OfHeads(Mapping):
     def learned(self) -> tuple[str, ...]:
         names = self.parameter_of.items()
         return tuple(name for name, one in names if getattr(self, one, None) is not None)
-
-    @property
-    def changing(self) -> tuple[str, ...]:
-        return tuple(one for one in super().changing if one != TEMPERATURE or one in self.learned)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         for name in self.learned if self.share == SHARE_NONE else ():

@@ -88,6 +88,7 @@ class Entmax(OfHeads):
         **OfHeads.readers,
     }
     text_parameters = tuple(readers)
+    rising = ("alpha", TV, OSCAR)
     _stored: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
     parameter_of: ClassVar = {**_stored, **OfHeads.parameter_of}
     init_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR, **OfHeads.init_of}

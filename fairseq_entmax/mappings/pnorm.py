@@ -92,10 +92,6 @@ class SqPNormMax(OfHeads):
             return self.fixed_p - 1.0
         return torch.sigmoid(value_of(self.p_logit, self.lr_factor))
 
-    @property
-    def changing(self) -> tuple[str, ...]:
-        return self.learned  # its numbers do not rise
-
     def numbers(self) -> dict[str, float | Tensor]:
         return {"p": self.p, "gamma": self.gamma, **super().numbers()}
 

@@ -92,7 +92,7 @@ def test_a_checkpoint_is_compared_at_its_own_update_and_only_with_its_own_record
             of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, present)
 
 
-def test_layers_whose_value_is_fixed_but_rose_are_left_out_of_the_record(tmp_path):
+def test_layers_and_heads_whose_value_is_fixed_but_rose_are_left_out(tmp_path):
     start, end = (
         {**one, "decoder-self": {"0": [fixed] * 4}} for one, fixed in ((INITIAL, 1.0), (END, 1.5))
     )
@@ -100,6 +100,9 @@ def test_layers_whose_value_is_fixed_but_rose_are_left_out_of_the_record(tmp_pat
     (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
     assert result == rank_correlation(lines(INITIAL, END, name="tv"), "tv")
+    learned = {**END, "cross": {"0": [None, 1.8]}}
+    result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, learned)
+    assert result.start == {"encoder-self": [1.1, 1.3]}
 
 
 def test_negligible_differences_are_ties():

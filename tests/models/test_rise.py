@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.dataclass.configs import EMAConfig
-from fairseq.models.ema.ema import EMA
 
 from fairseq_entmax.analysis import value_table
 from fairseq_entmax.analysis.document.model_entries import training_records
@@ -142,10 +140,8 @@ def test_heads_are_pruned_in_the_middle_of_the_rise(tmp_path):
 
 
 def test_a_moving_average_has_the_alpha_of_the_model():
-    trainer = make_trainer(build_model(**SPARSE))
-    average = EMA(trainer.get_model(), EMAConfig(store_ema=True))
-    train(trainer, 2)
-    average.step(trainer.get_model(), 2)
+    trainer = make_trainer(build_model(**SPARSE), "--store-ema", "--ema-update-freq=2")
+    train(trainer, 3)
     again = build_model(**SPARSE)
-    again.load_state_dict(average.get_model().state_dict())
-    assert alphas(again) == 1.5
+    again.load_state_dict(trainer.ema.get_model().state_dict())
+    assert alphas(again) == 1.75

@@ -10,6 +10,7 @@ from typing import Any
 from fairseq_entmax.analysis.data import GENERATED
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.mappings import PerHeadSpec, parse_mappings
 from fairseq_entmax.text_table import text_table
 
 
@@ -59,6 +60,19 @@ def missing_records(model: Dictionary[str, Any]) -> list[str]:
     layers = [layer for layer in model["attentions"] if layer["heads"]]
     learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
     return [name for name in learned if name not in model["records"]]
+
+
+def learned_values(layer: Dictionary[str, Any], name: str) -> list[float | None]:
+    """Return a number per head of a layer's entry; None for heads that do not learn it."""
+    values = [head["values"].get(name) for head in layer["heads"]]
+    try:
+        (spec,) = parse_mappings(layer["mapping"] or "")
+    except ValueError:  # a mapping that is not registered here
+        return values
+    if not isinstance(spec, PerHeadSpec) or len(spec.heads) != len(values):
+        return values
+    learns = (name in one.build().learned for one in spec.heads)
+    return [value if is_one else None for value, is_one in zip(values, learns, strict=True)]
 
 
 def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:

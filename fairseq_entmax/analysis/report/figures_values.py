@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from fairseq_entmax.analysis.document.summary import learned_values
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.mappings import PerHeadSpec, parse_mappings
 
 MOST_POINTS = 80
 BINS = 20
@@ -43,25 +43,22 @@ def trajectories(analysis: Analysis) -> list[Figure]:
 
 
 def _rows(model: dict[str, Any], name: str) -> list[Row]:
-    """A row for each head that learns: its name, and its values, which the chart flattens."""
+    """A row for each head whose value changes: its name, and its values, which the chart flattens."""
     record = model["records"][name]
     step = -(-len(record) // MOST_POINTS)
     # Thinned from the end, so that the model's own value, the last, is kept
     course = record[::-1][::step][::-1]
     if course[0] is not record[0]:
         course = [record[0], *course]
-    mappings = {
-        (one["attention"], str(one["layer"])): one["mapping"] for one in model["attentions"]
-    }
     rows = []
     for attention, layers in course[-1]["values"].items():
         for layer, last in layers.items():
-            learns = _learning(mappings.get((attention, layer)), name, len(last))
             for head, final in enumerate(last):
-                if final is None or not learns[head]:
-                    continue
                 values = [(one["update"], one["values"][attention][layer][head]) for one in course]
                 known = [(update, value) for update, value in values if value is not None]
+                is_fixed = len(known) > 1 and len({value for _, value in known}) == 1
+                if final is None or is_fixed:
+                    continue
                 shared = len(last) == 1
                 rows.append(
                     {
@@ -127,30 +124,16 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
     return alt.Scale(domain=list(ends)) if ends else alt.Scale(zero=False)
 
 
-def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
-    """Which heads of a layer learn a value, by the text of their mappings; at least one does."""
-    if mapping is not None and "|" in mapping:
-        try:
-            (spec,) = parse_mappings(mapping)
-        except ValueError:  # a mapping that is not registered here
-            spec = None
-        if isinstance(spec, PerHeadSpec) and len(spec.heads) == heads:
-            return [name in one.build().learned for one in spec.heads]
-    return [True] * heads
-
-
 def histograms(analysis: Analysis) -> list[Figure]:
     """A histogram of the heads for each learned value, in twentieths of its range."""
     values: dict[str, list[tuple[str, str, float]]] = {}
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for name in entry["learned"]:
-                of_heads = [head["values"].get(name) for head in entry["heads"]]
-                learns = _learning(entry["mapping"], name, len(of_heads))
                 values.setdefault(name, []).extend(
                     (model["name"], entry["attention"], value)
-                    for value, is_learned in zip(of_heads, learns, strict=True)
-                    if is_learned and value is not None
+                    for value in learned_values(entry, name)
+                    if value is not None
                 )
     return [
         _histogram(analysis, head_value(name), known) for name, known in values.items() if known

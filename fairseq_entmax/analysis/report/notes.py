@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fairseq_entmax.analysis.document.summary import missing_records
+from fairseq_entmax.analysis.document.summary import learned_values, missing_records
 from fairseq_entmax.analysis.head_order import (
     RESOLUTIONS,
     RankCorrelation,
-    of_layers,
+    of_heads,
     rank_correlation,
 )
 from fairseq_entmax.analysis.measures import importance_measures
@@ -71,14 +71,15 @@ def courses(analysis: dict[str, Any]) -> list[Row]:
 
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
     for name, record in model["records"].items():
-        learned: dict[str, list[str]] = {}
+        learned: dict[str, dict[str, list[float | None]]] = {}
         for layer in model["attentions"]:
             if name in layer["learned"]:
-                learned.setdefault(layer["attention"], []).append(str(layer["layer"]))
+                of_attention = learned.setdefault(layer["attention"], {})
+                of_attention[str(layer["layer"])] = learned_values(layer, name)
         if not learned:
             continue
         try:
-            compared = rank_correlation([of_layers(line, name, learned) for line in record], name)
+            compared = rank_correlation([of_heads(line, name, learned) for line in record], name)
         except ValueError as error:
             yield {"model": number, "name": name, "text": f"No comparison: {error}."}
             continue
