@@ -104,6 +104,7 @@ class EntmaxLossCriterion(FairseqCriterion):
             "reached": is_reached.sum(),
             "n_correct": (logits.detach().argmax(-1).eq(target) & is_real).sum(),
             "total": is_real.sum(),
+            "alpha": is_real.sum() * model.output_alpha,
         }
         if self.alpha == SOFTMAX:  # otherwise a target may have probability 0, and infinite loss
             scores = logits.detach().float()
@@ -117,8 +118,9 @@ class EntmaxLossCriterion(FairseqCriterion):
 
         ``loss`` is divided by ln 2, like all of fairseq's losses. ``accuracy`` is the percentage of
         targets with the highest score, ``support`` the mean number of words with a probability
-        above 0, and ``in_support`` the percentage of targets among these. ``nll_loss`` and ``ppl``
-        exist only at alpha = 1: one target outside the support makes them infinite.
+        above 0, ``in_support`` the percentage of targets among these, and ``loss_alpha`` the current
+        alpha. ``nll_loss`` and ``ppl`` exist only at alpha = 1: one target outside the support makes
+        them infinite.
         """
 
         def total(name: str) -> Any:
@@ -132,6 +134,7 @@ class EntmaxLossCriterion(FairseqCriterion):
             ("accuracy", "n_correct", 100),
             ("support", "support", 1),
             ("in_support", "reached", 100),
+            ("loss_alpha", "alpha", 1),
         ):
             metrics.log_scalar(name, factor * total(logged) / words, words, round=3)
         if any("nll_loss" in log for log in logging_outputs):

@@ -100,6 +100,7 @@ def test_logged_numbers_describe_the_support(alpha):
     assert values["in_support"] == pytest.approx(reached.item(), abs=1e-3)
     correct = 100 * (probs.argmax(-1) == target)[is_real].double().mean()
     assert values["accuracy"] == pytest.approx(correct.item(), abs=1e-3)
+    assert values["loss_alpha"] == pytest.approx(alpha, abs=1e-3)
     if alpha == 1:
         mean = -of_target.log2().double().mean().item()
         assert values["nll_loss"] == pytest.approx(mean, abs=1e-3)

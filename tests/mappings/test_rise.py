@@ -5,8 +5,16 @@ import copy
 import pytest
 import torch
 
-from fairseq_entmax.mappings import entmax, fusedmax, parse_mappings, softmax, sq_pnorm_max
-from fairseq_entmax.mappings.rise import check_warmup, rises_of
+from fairseq_entmax.mappings import (
+    Mapping,
+    entmax,
+    fusedmax,
+    parse_mappings,
+    register_mapping,
+    softmax,
+    sq_pnorm_max,
+)
+from fairseq_entmax.mappings.rise import Rise, check_warmup, rises_of
 from tests.mappings.reference import random_rows
 
 TEXTS = {
@@ -70,6 +78,32 @@ def test_head_values_are_the_current_ones_and_rising_ones_are_marked():
     assert (per_head.changing, per_head.learned) == (("alpha", "p"), ("p",))
     assert per_head.changes("alpha") == [False, True, False, False]
     assert build("sqpnormmax").changing == ()
+
+
+class Tempered(Mapping):
+    """A mapping as docs/extending.md describes one that rises: softmax of rising scores."""
+
+    text_parameters, rising = ("warmup",), ("strength",)
+
+    @classmethod
+    def from_text(cls, parameters, num_heads, generator):
+        mapping = cls()
+        mapping.rise = Rise(parameters["warmup"]) if parameters.get("warmup") else None
+        return mapping
+
+    def forward(self, scores):
+        return softmax(scores * (1 + self.scaled_by_rise(3.0)))
+
+    def head_values(self):
+        return {"strength": torch.tensor([1 + self.scaled_by_rise(3.0)]), "fixed": torch.ones(1)}
+
+
+def test_a_users_mapping_rises_if_its_text_has_a_warmup():
+    register_mapping("tempered", Tempered)
+    mapping = build("tempered")
+    set_updates(mapping, 4)
+    assert torch.equal(mapping(scores()), softmax(scores() * 2.5))
+    assert mapping.changing == ("strength",)
 
 
 def test_kernels_receive_the_current_alpha():

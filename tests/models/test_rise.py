@@ -32,6 +32,28 @@ def output(model):
         return model.eval()(**batch([9, 7, 4], [6, 8, 3])["net_input"])[0]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attn_mapping": "entmax:tv=learned|sqpnormmax:p=learned|oscarmax|sparsemax:warmup=3"},
+        {"criterion": "entmax_loss", "loss_alpha": 1.5, "loss_alpha_warmup_updates": 4},
+    ],
+)
+def test_every_rise_resumes_bitwise(options, tmp_path):
+    options = {**SPARSE, **options}
+    trainers = [
+        make_trainer(build_model(**options), *(LOSS if "criterion" in options else []))
+        for _ in range(2)
+    ]
+    train(trainers[0], 2)
+    trainers[1].load_checkpoint(save(trainers[0], tmp_path / "middle.pt"))
+    states = []
+    for trainer in trainers:
+        train(trainer, 2)
+        states.append(trainer.get_model().state_dict())
+    assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
+
+
 @pytest.mark.parametrize("at", [2, 5])
 def test_a_checkpoint_has_the_current_alpha_and_resumes_bitwise(at, tmp_path):
     options = {**SPARSE, "save_dir": str(tmp_path)}
