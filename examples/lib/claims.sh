@@ -21,7 +21,8 @@ claims_help() {
   --seeds LIST     comma-separated seeds (default: 1,2,3; with --quick: 1)
   --corpora LIST   comma-separated recipes (default: $WHOLE_CORPUS,debian_en_de; with --quick: $WHOLE_CORPUS)
   --models LIST    any of $MODELS
-                   (default: all); at size large, all but structured and mixed ones
+                   (default: all), or with another percentage, as in rise75-sparsemax; at
+                   size large, all but structured and mixed ones
   --sizes LIST     small (the recipe's model), large (that of its prune.sh) (default: both)
   --epochs N       epochs of training from scratch (default: as in the recipe, here
                    ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 at the end
@@ -54,7 +55,7 @@ while (($# > 0)); do
     case $1 in
     --seeds) require_value "$1" $# && seeds=$2 && shift ;;
     --corpora) require_value "$1" $# && corpora=$2 && shift ;;
-    --models) require_value "$1" $# && require_some "$1" "$2" "$MODELS" && models=$2 && shift ;;
+    --models) require_value "$1" $# && require_some "$1" "$(sed -E 's/\brise[1-9][0-9]*-/rise50-/g' <<<"$2")" "$MODELS" && models=$2 && shift ;;
     --sizes) require_value "$1" $# && require_some "$1" "$2" small,large && sizes=$2 && shift ;;
     --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && export CLAIMS_EPOCHS=$2 && shift ;;
     --jobs) require_value "$1" $# && require_positive_integer "$1" "$2" && jobs=$2 && shift ;;

@@ -12,13 +12,15 @@ from claims.record import ATTENTIONS, Corpus
 from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding
 
 
-def alpha_start(corpus: Corpus) -> Finding:
+def alpha_start(corpus: Corpus, model: str) -> Finding:
     rows = []
-    for run in corpus.of(model=LEARNED, **PLAIN):
+    for run in corpus.of(model=model, **PLAIN):
         _, ways = trajectories(run)
         for attention in ATTENTIONS:
             own = [way for (name, _, _), way in sorted(ways.items()) if name == attention]
-            start, end = [way[0] for way in own], [way[-1] for way in own]
+            # If α rises, it starts at 1 in all heads, and then has the order of what was drawn
+            start = [next((value for value in way if value > 1), 1) for way in own]
+            end = [way[-1] for way in own]
             rows.append(stats.spearmanr(start, end, alternative="greater"))
     # Shapes (attentions, seeds)
     correlations, p = numpy.array(rows).reshape(-1, len(ATTENTIONS), 2).T

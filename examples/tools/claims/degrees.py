@@ -15,17 +15,20 @@ from scipy import stats
 
 from claims import words
 from claims.measures import (
+    ALL,
     FIXED,
     LEARNED,
     SOFTMAX,
+    brevity,
     each,
     gap,
     mean_of,
     of_models,
+    pruned_and_other,
     require_equal_updates,
 )
 from claims.modes import Array
-from claims.record import ATTENTIONS, LARGE, SMALL, TRAINED, Corpus, NotInRecord, Pairs, Run
+from claims.record import ATTENTIONS, CONTINUED, LARGE, SMALL, TRAINED, Corpus, NotInRecord, Pairs, Run
 from claims.rules import FAILS, HOLDS, ONE_SEED, UNDECIDED, Decision, Finding
 from claims.statistics import SHARE
 
@@ -76,9 +79,35 @@ def compared(
     pairs = [pair for own in found.values() for pair in own]
     ones, others = zip(*pairs, strict=True)
     bleu = words.number(float(gap(pairs, lambda run: run.bleu).mean()), signed=True)
-    shown = f"bits; BLEU {bleu}; densities {_densities(ones)} against {_densities(others)}"
-    limits = (-math.inf, limit)
-    return _judged(found, bits, limits, (f"at most {limit:g}", f"above {limit:g}"), shown)
+    shown = (
+        f"bits; BLEU {bleu}, {brevity(pairs)}; densities {_densities(ones)} against "
+        f"{_densities(others)}"
+    )
+    return _judged(_gaps(found, bits), *_at_most(limit), shown)
+
+
+def rise(corpora: Sequence[Corpus], model: str) -> Finding:
+    """Whether a mapping's loss is lower when it rises."""
+    return compared(corpora, f"rise50-{model}", model)
+
+
+def pruning_costs(corpora: Sequence[Corpus], limit: float) -> Finding:
+    """Whether pruning to a third of the heads costs learned α at most `limit` bits more than softmax."""
+    found = {}
+    for corpus in corpora:
+        each_seed = (
+            {
+                one.seed: bits(one) - bits(other)
+                for one, other in pruned_and_other(corpus, model, ALL, CONTINUED)
+            }
+            for model in (LEARNED, SOFTMAX)
+        )
+        learned, softmax = each_seed
+        seeds = sorted(learned.keys() & softmax.keys())
+        if not seeds:
+            raise NotInRecord("no seed has pruned models of both")
+        found[corpus.name] = numpy.array([learned[seed] - softmax[seed] for seed in seeds])
+    return _judged(found, *_at_most(limit), "bits")
 
 
 def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
@@ -86,20 +115,28 @@ def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
 
     def judge(model: str) -> Finding:
         found, names = settings(corpora, model, SOFTMAX), (f"within {limit:g}", f"beyond {limit:g}")
-        return _judged(found, lambda run: run.bleu, (-limit, limit), names, "BLEU")
+        shown = f"BLEU; {brevity([pair for pairs in found.values() for pair in pairs])}"
+        return _judged(_gaps(found, lambda run: run.bleu), (-limit, limit), names, shown)
 
     return of_models((FIXED, LEARNED), judge)
 
 
+def _gaps(found: Mapping[str, Pairs], measure: Callable[[Run], float]) -> dict[str, Array]:
+    return {name: gap(pairs, measure) for name, pairs in found.items()}
+
+
+def _at_most(limit: float) -> tuple[tuple[float, float], tuple[str, str]]:
+    return (-math.inf, limit), (f"at most {limit:g}", f"above {limit:g}")
+
+
 def _judged(
-    of_settings: Mapping[str, Pairs],
-    measure: Callable[[Run], float],
+    of_settings: Mapping[str, Array],
     limits: tuple[float, float],
     names: tuple[str, str],
     shown: str,
 ) -> Finding:
-    """Whether a difference lies within limits; `names` describe values within and beyond them."""
-    interval = pooled_interval([gap(pairs, measure) for pairs in of_settings.values()])
+    """Whether differences lie within limits; `names` describe values within and beyond them."""
+    interval = pooled_interval([*of_settings.values()])
     mean, *ends = (words.number(one, 3, signed=True) for one in interval)
     (_, low, high), (least, most), (near, far) = interval, limits, names
     reach = f" [{', '.join(ends)}]"

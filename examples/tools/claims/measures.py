@@ -72,6 +72,10 @@ def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding
 # --- BLEU ---------------------------------------------------------------------
 
 
+def brevity(pairs: Pairs) -> str:
+    return f"brevity penalties {means(pairs, lambda run: run.brevity)}"
+
+
 def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
     """BLEU of the first minus the second of each pair, and the mean over resampled sentences."""
     sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
@@ -84,7 +88,7 @@ def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) ->
     first, second = numpy.mean([(one.bleu, other.bleu) for one, other in pairs], axis=0)
     return Finding(
         rule(each, sampled, **options),
-        f"BLEU {first:.2f} against {second:.2f}; difference {signed(each)}",
+        f"BLEU {first:.2f} against {second:.2f}; difference {signed(each)}; {brevity(pairs)}",
         f"t interval over seeds; {of_bootstrap(sampled)}",
     )
 

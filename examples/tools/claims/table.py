@@ -99,6 +99,8 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     if "calls" in about:
         hours = f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours"
         rows["Time"] = f"{hours}, in {about['calls']} calls"
+    if "note" in about:
+        rows["Note"] = about["note"]
     extents = []
     for corpus in corpora:
         seeds = ", ".join(map(str, sorted({run.seed for run in corpus.runs})))
