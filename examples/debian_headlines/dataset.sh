@@ -22,7 +22,7 @@ words:[1-9]*)
 esac
 
 BATCH_TOKENS=4096 MOST_TOKENS=4096
-LENGTH_UNIT=epochs LENGTH=4
+LENGTH_UNIT=epochs LENGTH=4 RISES=1
 MODEL=(--encoder-layers 2 --decoder-layers 2
     --encoder-embed-dim 128 --decoder-embed-dim 128
     --encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512

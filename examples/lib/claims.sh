@@ -21,8 +21,7 @@ claims_help() {
   --seeds LIST     comma-separated seeds (default: 1,2,3; with --quick: 1)
   --corpora LIST   comma-separated recipes (default: $WHOLE_CORPUS,debian_en_de; with --quick: $WHOLE_CORPUS)
   --models LIST    any of $MODELS
-                   (default: all), or with another percentage, as in rise75-sparsemax; at
-                   size large, all but structured and mixed ones
+                   (default: all, at size large those without structure), or rise75-… and the like
   --sizes LIST     small (the recipe's model), large (that of its prune.sh) (default: both)
   --epochs N       epochs of training from scratch (default: as in the recipe, here
                    ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 at the end

@@ -15,9 +15,9 @@ from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding
 def alpha_start(corpus: Corpus, model: str) -> Finding:
     rows = []
     for run in corpus.of(model=model, **PLAIN):
-        _, ways = trajectories(run)
+        ways = sorted(trajectories(run)[1].items())
         for attention in ATTENTIONS:
-            own = [way for (name, _, _), way in sorted(ways.items()) if name == attention]
+            own = [way for (name, _, _), way in ways if name == attention]
             # If α rises, it starts at 1 in all heads, and then has the order of what was drawn
             start = [next((value for value in way if value > 1), 1) for way in own]
             end = [way[-1] for way in own]

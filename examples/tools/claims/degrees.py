@@ -15,7 +15,6 @@ from scipy import stats
 
 from claims import words
 from claims.measures import (
-    ALL,
     FIXED,
     LEARNED,
     SOFTMAX,
@@ -24,13 +23,15 @@ from claims.measures import (
     gap,
     mean_of,
     of_models,
-    pruned_and_other,
+    pruned_of_both,
     require_equal_updates,
 )
 from claims.modes import Array
-from claims.record import ATTENTIONS, CONTINUED, LARGE, SMALL, TRAINED, Corpus, NotInRecord, Pairs, Run
+from claims.record import ATTENTIONS, LARGE, SMALL, TRAINED, Corpus, NotInRecord, Pairs, Run
 from claims.rules import FAILS, HOLDS, ONE_SEED, UNDECIDED, Decision, Finding
 from claims.statistics import SHARE
+
+AT_MOST, WITHIN = ("at most", "above"), ("within", "beyond")
 
 
 def bits(run: Run) -> float:
@@ -79,11 +80,9 @@ def compared(
     pairs = [pair for own in found.values() for pair in own]
     ones, others = zip(*pairs, strict=True)
     bleu = words.number(float(gap(pairs, lambda run: run.bleu).mean()), signed=True)
-    shown = (
-        f"bits; BLEU {bleu}, {brevity(pairs)}; densities {_densities(ones)} against "
-        f"{_densities(others)}"
-    )
-    return _judged(_gaps(found, bits), *_at_most(limit), shown)
+    densities = f"densities {_densities(ones)} against {_densities(others)}"
+    shown = f"bits; BLEU {bleu}, {brevity(pairs)}; {densities}"
+    return _judged(_gaps(found, bits), limit, shown)
 
 
 def rise(corpora: Sequence[Corpus], model: str) -> Finding:
@@ -93,30 +92,18 @@ def rise(corpora: Sequence[Corpus], model: str) -> Finding:
 
 def pruning_costs(corpora: Sequence[Corpus], limit: float) -> Finding:
     """Whether pruning to a third of the heads costs learned α at most `limit` bits more than softmax."""
-    found = {}
-    for corpus in corpora:
-        each_seed = (
-            {
-                one.seed: bits(one) - bits(other)
-                for one, other in pruned_and_other(corpus, model, ALL, CONTINUED)
-            }
-            for model in (LEARNED, SOFTMAX)
-        )
-        learned, softmax = each_seed
-        seeds = sorted(learned.keys() & softmax.keys())
-        if not seeds:
-            raise NotInRecord("no seed has pruned models of both")
-        found[corpus.name] = numpy.array([learned[seed] - softmax[seed] for seed in seeds])
-    return _judged(found, *_at_most(limit), "bits")
+    pairs = {corpus.name: pruned_of_both(corpus) for corpus in corpora}
+    costs = {name: gap(one, bits) - gap(other, bits) for name, (one, other) in pairs.items()}
+    return _judged(costs, limit, "bits")
 
 
 def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
     """Whether each sparse mapping is within `limit` BLEU of softmax."""
 
     def judge(model: str) -> Finding:
-        found, names = settings(corpora, model, SOFTMAX), (f"within {limit:g}", f"beyond {limit:g}")
+        found = settings(corpora, model, SOFTMAX)
         shown = f"BLEU; {brevity([pair for pairs in found.values() for pair in pairs])}"
-        return _judged(_gaps(found, lambda run: run.bleu), (-limit, limit), names, shown)
+        return _judged(_gaps(found, lambda run: run.bleu), limit, shown, -limit)
 
     return of_models((FIXED, LEARNED), judge)
 
@@ -125,20 +112,14 @@ def _gaps(found: Mapping[str, Pairs], measure: Callable[[Run], float]) -> dict[s
     return {name: gap(pairs, measure) for name, pairs in found.items()}
 
 
-def _at_most(limit: float) -> tuple[tuple[float, float], tuple[str, str]]:
-    return (-math.inf, limit), (f"at most {limit:g}", f"above {limit:g}")
-
-
 def _judged(
-    of_settings: Mapping[str, Array],
-    limits: tuple[float, float],
-    names: tuple[str, str],
-    shown: str,
+    gaps: Mapping[str, Array], most: float, shown: str, least: float = -math.inf
 ) -> Finding:
-    """Whether differences lie within limits; `names` describe values within and beyond them."""
-    interval = pooled_interval([*of_settings.values()])
+    """Whether differences, by setting, lie from `least` to `most`."""
+    interval = pooled_interval([*gaps.values()])
     mean, *ends = (words.number(one, 3, signed=True) for one in interval)
-    (_, low, high), (least, most), (near, far) = interval, limits, names
+    _, low, high = interval
+    near, far = (f"{word} {most:g}" for word in (AT_MOST if math.isinf(least) else WITHIN))
     reach = f" [{', '.join(ends)}]"
     if math.isnan(low):
         decision, reach = ONE_SEED, ""
@@ -148,6 +129,6 @@ def _judged(
         decision = Decision(FAILS, f"every value of the interval is {far}")
     else:
         decision = Decision(UNDECIDED, f"values {near} and others are likely")
-    number = sum(map(len, of_settings.values()))
-    test = f"interval over {number} pairs of runs with equal seeds, {', '.join(of_settings)}"
+    number = sum(map(len, gaps.values()))
+    test = f"interval over {number} pairs of runs with equal seeds, {', '.join(gaps)}"
     return Finding(decision, f"{mean}{reach} {shown}", test)

@@ -100,8 +100,8 @@ def bleu(
     return compare_bleu(pairs, rule, **options)
 
 
-def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
-    """The BLEU change by pruning to a third of the heads: that of learned α minus that of softmax."""
+def pruned_of_both(corpus: Corpus) -> tuple[Pairs, Pairs]:
+    """Models pruned to a third of the heads with those trained on, of learned α and of softmax."""
     both = [
         {pair[0].seed: pair for pair in pruned_and_other(corpus, model, ALL, record.CONTINUED)}
         for model in (LEARNED, SOFTMAX)
@@ -110,8 +110,14 @@ def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **optio
     if not seeds:
         raise NotInRecord("no seed has pruned models of both")
     learned, softmax = ([pairs[seed] for seed in seeds] for pairs in both)
-    costs = [[one.bleu - other.bleu for one, other in pairs] for pairs in (learned, softmax)]
-    each = list(numpy.subtract(costs[0], costs[1]))
+    return learned, softmax
+
+
+def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
+    """The BLEU change by pruning to a third of the heads: that of learned α minus that of softmax."""
+    learned, softmax = pruned_of_both(corpus)
+    costs = [gap(pairs, lambda run: run.bleu) for pairs in (learned, softmax)]
+    each = list(costs[0] - costs[1])
     _, half = difference([*learned, *((continued, one) for one, continued in softmax)])
     # The mean over twice as many pairs is half the difference
     sampled = Bootstrap(2 * half.difference, 2 * half.low, 2 * half.high, half.p)

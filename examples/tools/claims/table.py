@@ -99,15 +99,13 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     if "calls" in about:
         hours = f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours"
         rows["Time"] = f"{hours}, in {about['calls']} calls"
-    if "note" in about:
-        rows["Note"] = about["note"]
     extents = []
     for corpus in corpora:
         seeds = ", ".join(map(str, sorted({run.seed for run in corpus.runs})))
         on_gpu = sum(run.device == "gpu" for run in corpus.runs)
         of_these = f", {on_gpu} of them on a GPU" if on_gpu else ""
         extents.append(f"{corpus.name} ({len(corpus.runs)} runs{of_these}, seeds {seeds})")
-    rows["Corpora"] = "; ".join(extents)
+    rows |= {"Corpora": "; ".join(extents), **({"Note": about["note"]} if "note" in about else {})}
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
 
 
