@@ -41,11 +41,11 @@ model fails, the others continue.
 TEXT
 }
 
-# require_some OPTION VALUE ALLOWED
+# require_some OPTION VALUE ALLOWED, where rise50 stands for any percentage
 require_some() {
     local one
     for one in ${2//,/ }; do
-        [[ ,$3, == *,"$one",* ]] || usage_error "option $1 got '$one': give any of ${3//,/, }"
+        [[ ,$3, == *,"$(sed -E 's/^rise[1-9][0-9]*-/rise50-/' <<<"$one")",* ]] || usage_error "option $1 got '$one': give any of ${3//,/, }"
     done
 }
 
@@ -54,7 +54,7 @@ while (($# > 0)); do
     case $1 in
     --seeds) require_value "$1" $# && seeds=$2 && shift ;;
     --corpora) require_value "$1" $# && corpora=$2 && shift ;;
-    --models) require_value "$1" $# && require_some "$1" "$(sed -E 's/\brise[1-9][0-9]*-/rise50-/g' <<<"$2")" "$MODELS" && models=$2 && shift ;;
+    --models) require_value "$1" $# && require_some "$1" "$2" "$MODELS" && models=$2 && shift ;;
     --sizes) require_value "$1" $# && require_some "$1" "$2" small,large && sizes=$2 && shift ;;
     --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && export CLAIMS_EPOCHS=$2 && shift ;;
     --jobs) require_value "$1" $# && require_positive_integer "$1" "$2" && jobs=$2 && shift ;;

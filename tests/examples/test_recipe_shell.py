@@ -275,6 +275,12 @@ WRONG = [
     ("bible_es_en", "prune.sh --mapping", {}, "option --mapping needs a value"),
     ("bible_es_en", "claims.sh --seeds one", {}, "option --seeds got 'one': give whole numbers"),
     ("bible_es_en", "claims.sh --models softmix", {}, "got 'softmix': give any of softmax, entmax"),
+    (
+        "bible_es_en",
+        "claims.sh --models softmax,rise75-foo",
+        {},
+        "got 'rise75-foo': give any of softmax",
+    ),
     ("debian_headlines", "prepare.sh", {"VOCABULARY": "bpe:3"}, "VOCABULARY is 'bpe:3'"),
     ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
