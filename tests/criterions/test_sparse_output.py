@@ -132,6 +132,9 @@ def test_the_output_alpha_defaults_to_the_alpha_of_the_loss():
     again = Namespace(**{**vars(args), "criterion": None, "loss_alpha": None})
     model = ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
     assert model.output_alpha == args.output_alpha == 1.3
+    assert (
+        build_model(loss_alpha_warmup_updates=9).output_alpha == 1
+    )  # a trained one, --loss-alpha 1
     for name in ("entmax_loss", "entmax_loss_with_head_l0"):
         assert build_model(criterion=name).output_alpha == 1.5
     other = build_model(criterion="label_smoothed_cross_entropy", loss_alpha=1.5)
@@ -151,6 +154,10 @@ def test_the_output_alpha_defaults_to_the_alpha_of_the_loss():
         (
             lambda: criterion().check_model(build_model("transformer")),
             "needs a model of this package.*not TransformerModel",
+        ),
+        (
+            lambda: build_model(criterion="cross_entropy", loss_alpha_warmup_updates=9),
+            "--loss-alpha-warmup-updates 9 needs --criterion entmax_loss: add it",
         ),
         *(
             (

@@ -38,14 +38,20 @@ class SparseOutput(Feature):
 
     def fit(self, options: ModelOptions, args: Any) -> None:
         alpha, option = self.output_alpha, "--output-alpha"
-        is_of_loss = getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name)
+        criterion = getattr(args, "criterion", None)  # none if a trained model is read
+        is_of_loss = criterion in (NAME, EntmaxLossWithHeadL0.name)
         if alpha is None and is_of_loss:
             alpha = getattr(args, "loss_alpha", None)
             default = EntmaxLossConfig.loss_alpha
             alpha = default if alpha is None else check_alpha(alpha, "--loss-alpha")
-            option = f"--criterion {args.criterion}"
+            option = f"--criterion {criterion}"
         self.output_alpha = SOFTMAX if alpha is None else float(alpha)
         if not is_of_loss and self.output_alpha == SOFTMAX:
+            if self.loss_alpha_warmup_updates and criterion is not None:
+                raise ValueError(
+                    f"--loss-alpha-warmup-updates {self.loss_alpha_warmup_updates} needs "
+                    f"--criterion {NAME}: add it, or leave this option out"
+                )
             return
         reason = ""
         if DECODER_SELF not in options.attentions:

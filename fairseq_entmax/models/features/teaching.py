@@ -13,8 +13,8 @@ class Teaching(Feature):
     name = "teaching"
     teacher: str | None = option(
         None,
-        "a checkpoint whose probabilities the model also learns to match, such as the model "
-        "before its heads were pruned",
+        "a checkpoint whose probabilities the model also learns to match, such as, for a "
+        "pruned model, the whole one after as much more training",
         str,
         "CHECKPOINT",
         "none",
