@@ -4,6 +4,7 @@ import torch
 
 from fairseq_entmax.kernels.backends import ATTENTION, DECODING, LOSSES, ROWS, Kernel
 from fairseq_entmax.kernels.native import library
+from fairseq_entmax.kernels.structure import PLAIN, STRUCTURES
 
 
 def _missing(device: torch.device) -> str:
@@ -19,7 +20,7 @@ KERNEL = Kernel(
     device="cpu",
     dtypes=(torch.float32,),
     parts={part: f"{__name__}.{part}" for part in (ROWS, ATTENTION, LOSSES, DECODING)},
-    has_structure=True,
+    structures=(PLAIN, *STRUCTURES),
     missing=_missing,
     about=lambda: f"the native kernel: {library.library()._name}",
     cost="on this CPU, which is several times slower than the native kernel",
