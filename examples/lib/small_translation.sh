@@ -36,7 +36,7 @@ PRUNE_MODEL=(--encoder-layers 3 --decoder-layers 3
 SEARCH_UPDATES=$EPOCH_UPDATES RECOVERY_UPDATES=$((2 * EPOCH_UPDATES))
 prune_schedules() {
     from_scratch=(--lr 0.003)
-    two_phases 0.0015 0.003
+    two_phases 0.0015 "${RECOVERY_LR:-0.003}" # of further training, also with all heads
 }
 
 # claims.sh trains its models as long as the recipe does

@@ -55,6 +55,13 @@ def test_alpha_rises_in_the_first_half_of_training_unless_told_otherwise() -> No
         assert "alpha_warmup_updates" not in options_of("bible_es_en", "TRAINING", given=given)
 
 
+def test_a_pruned_model_trains_further_at_the_rate_that_is_given() -> None:
+    assert options_of("bible_es_en", "recovering")["lr"] == "0.003"
+    found = options_of("bible_es_en", "recovering", RECOVERY_LR="0.006")
+    assert (found["lr"], found["end_learning_rate"]) == ("0.006", "0")
+    assert options_of("bible_es_en", "searching", RECOVERY_LR="0.006")["lr"] == "0.0015"
+
+
 def same(option: Any, setting: Any) -> bool:
     if isinstance(setting, list):
         return [float(text) for text in option.strip("()").split(",")] == list(map(float, setting))
