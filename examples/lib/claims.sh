@@ -80,6 +80,7 @@ for corpus in ${corpora//,/ }; do
         usage_error "option --corpora got '$corpus', which is not a recipe in examples/ with a prune.sh: give --corpora $WHOLE_CORPUS"
 done
 require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairseq-entmax sacrebleu
+python3 -c 'import diptest, scipy' || die "a package is missing: run pip install 'fairseq-entmax[analysis]'"
 device=$(choose_device "$device")
 if [[ -z $jobs ]]; then
     jobs=$(getconf _NPROCESSORS_ONLN)
