@@ -15,7 +15,7 @@ from typing import Any
 import fairseq_entmax
 from fairseq_entmax import warning_filters
 from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
-from fairseq_entmax.files import check_target
+from fairseq_entmax.files import check_target, refuse_inputs
 from fairseq_entmax.progress import message_if_long
 
 # Commands that parse their own arguments, as some take fairseq's options: the module of their
@@ -237,7 +237,8 @@ def _prune(options: argparse.Namespace) -> None:
         raise ValueError("give --heads, or both --keep N and --by WHAT, to say which to remove")
     heads: Any = named_heads("--heads", options.heads) if options.heads is not None else ()
     if options.output is not None:
-        check_target(options.output, "--output", options.overwrite)
+        target = check_target(options.output, "--output", options.overwrite)
+        refuse_inputs([target], {"the evidence": options.evidence})
     _import_user_dir(options.user_dir)
     from fairseq_entmax import pruning
     from fairseq_entmax.models.config import as_arguments

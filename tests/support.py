@@ -196,7 +196,7 @@ def classification_task(num_classes: int = 3, **options: Any) -> Any:
 def build_roberta(**options: Any) -> Any:
     """A tiny classification model with the head of its task, in evaluation mode."""
     task = classification_task()
-    model = build_model("entmax_roberta", task=task, max_positions=64, **options)
+    model = build_model("entmax_roberta", task=task, **{"max_positions": 64, **options})
     model.register_classification_head(task.cfg.classification_head_name, task.cfg.num_classes)
     return model.eval()
 

@@ -19,6 +19,7 @@ from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs, mixtu
 from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.criterions.sparse_output import check_smoothing, losses_and_log
 from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings.base import TEMPERATURE
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 
 NAME = "copy_cross_entropy"
@@ -93,6 +94,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
                 f"label_smoothed_cross_entropy"
             )
         values = _values_of_copy_heads(model)
+        values.pop(TEMPERATURE, None)  # scores have it already
         alphas = values.pop("alpha", torch.tensor(torch.nan))
         is_other = alphas.isnan().any() or not all(v.isnan().all() for v in values.values())
         if self.copy_loss_weight and is_other:

@@ -33,7 +33,8 @@ class Teacher:
     validation and the criterion's logs do not change. No checkpoint contains the teacher.
 
     Raises:
-        ValueError: there is no such checkpoint, or its dictionaries differ in size from the task's.
+        ValueError: there is no such checkpoint, or its dictionaries or classes differ in number
+            from the task's.
     """
 
     def __init__(self, path: str, task: Any, weight: float) -> None:
@@ -47,13 +48,25 @@ class Teacher:
                     (self.model,), _ = checkpoint_utils.load_model_ensemble(
                         [path], task=teacher_task
                     )
-            except (OSError, RuntimeError, ValueError, LookupError) as error:
+                self._check_head(path)
+            except (OSError, RuntimeError, ValueError, LookupError, AssertionError) as error:
                 reason = " ".join(str(error).split())
                 raise ValueError(f"--teacher {path} cannot be loaded: {reason}") from error
         self.model.eval().requires_grad_(False)
         # Its heads are not monitored: its record stays as it is, and the log shows the student's
         self.model.monitor = None
         self.path, self.weight = path, weight
+
+    def _check_head(self, path: str) -> None:
+        """Refuse a checkpoint without the task's classification head: fairseq makes a random one."""
+        shapes = {name: one.shape for name, one in self.model.state_dict().items()}
+        heads = {one for one in shapes.items() if one[0].startswith("classification_heads.")}
+        if heads:
+            trained = checkpoint_utils.load_checkpoint_to_cpu(path)["model"]
+            if not heads <= {(name, one.shape) for name, one in trained.items()}:
+                raise ValueError(
+                    "it has no classification head of this task: train it on this task"
+                )
 
     def teach(self, student: Any, criterion: Any) -> None:
         """Add the teacher to a student's criterion; with a penalty, to its stock criterion."""

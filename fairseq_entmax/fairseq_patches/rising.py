@@ -57,9 +57,12 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
 
 
 def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:
-    """``should_stop_early``, but ``--patience`` counts only once nothing in the model rises."""
+    """``should_stop_early``, but ``--patience`` counts only once nothing rises and heads are decided."""
     trainer = compat.last_trainer()
-    return (trainer is None or not _is_rising(trainer)) and stop(*args)
+    if trainer is None:
+        return stop(*args)
+    decide_at = getattr(getattr(trainer.get_criterion(), "penalty", None), "decide_at", None) or 0
+    return trainer.get_num_updates() >= decide_at and not _is_rising(trainer) and stop(*args)
 
 
 def _is_rising(trainer: Trainer) -> bool:

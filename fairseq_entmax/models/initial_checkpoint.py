@@ -60,7 +60,7 @@ def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
 def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     text = getattr(args, "attn_mapping", None)
     if text != initial.args.attn_mapping or not any(
-        isinstance(spec, PerHeadSpec) for spec in values.parse_mapping_option(text)
+        isinstance(spec, PerHeadSpec) for spec in values.parse_layers_option(text).layers
     ):
         return {}
     mappings = {option: getattr(initial.args, option, None) for option in MAPPING_OPTIONS.values()}

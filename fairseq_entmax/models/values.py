@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import ListConfig
 
 from fairseq_entmax.mappings.factor import check_lr_factor
-from fairseq_entmax.mappings.layers import LayerSpec, LayersSpec, parse_layers
+from fairseq_entmax.mappings.layers import LayersSpec, parse_layers
 
 _LISTS = list | tuple | ListConfig
 
@@ -15,11 +15,6 @@ _LISTS = list | tuple | ListConfig
 def parse_layers_option(value: Any) -> LayersSpec:
     """Parse mappings from a text, or from a list of texts, one per layer, as YAML allows."""
     return parse_layers(mapping_text(value))
-
-
-def parse_mapping_option(value: Any) -> list[LayerSpec]:
-    """The list of mappings that :func:`parse_layers_option` parses."""
-    return parse_layers_option(value).layers
 
 
 def mapping_text(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.penalty import ALL
 from fairseq_entmax.criterions.penalty_options import parse_targets
+from fairseq_entmax.error_messages import reason
 from fairseq_entmax.files import sha256
 from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.models.checkpoint_model import CheckpointAttention, CheckpointModel
@@ -83,10 +84,9 @@ class Choice(NamedTuple):
             if not all(map(math.isfinite, scores.values())):
                 raise ValueError("a score is not finite")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            reason = f"it has no {error}" if isinstance(error, KeyError) else error
             raise ValueError(
                 f"--by {self.by}: --evidence {self.evidence} has no such score for every head of "
-                f"{model.path} ({reason}): give this checkpoint's ablation.json for loss, or its "
+                f"{model.path} ({reason(error)}): give this checkpoint's ablation.json for loss, or its "
                 f"analysis.json for a measure such as gradient, relevance or confidence"
             ) from None
         return scores

@@ -17,7 +17,7 @@ from fairseq_entmax.models.features.attention_heads import (
     heads_options,
     mapping_options,
 )
-from fairseq_entmax.models.values import parse_mapping_option
+from fairseq_entmax.models.values import parse_layers_option
 
 # By attention, the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]
@@ -65,11 +65,13 @@ def head_counts(model: CheckpointModel) -> HeadCounts:
 def per_head_mappings(model: CheckpointModel) -> Mappings:
     """The mappings of each attention that has per-head mappings, or had them before pruning."""
     # Not by the specs: the per-head mappings that --copy-mapping made there, it will make again
-    of_all = parse_mapping_option(getattr(model.args, "attn_mapping", "softmax"))
+    of_all = parse_layers_option(getattr(model.args, "attn_mapping", "softmax")).layers
     per_head: Mappings = {}
     for attention in head_counts(model):
         of_attention = getattr(model.args, MAPPING_OPTIONS[attention], None)
-        named = of_all + (parse_mapping_option(of_attention) if of_attention is not None else [])
+        named = of_all + (
+            parse_layers_option(of_attention).layers if of_attention is not None else []
+        )
         if any(isinstance(spec, PerHeadSpec) for spec in named):
             per_head[attention] = list(model.options.specs[attention])
     return per_head

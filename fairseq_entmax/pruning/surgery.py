@@ -19,6 +19,7 @@ from fairseq_entmax.attentions import SIDES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import Mapping, PerHeadMapping
+from fairseq_entmax.mappings.functional import in_full_precision
 from fairseq_entmax.models.checkpoint_model import (
     CheckpointAttention,
     CheckpointModel,
@@ -199,8 +200,7 @@ def _cut(
     if any(gates[head] < 1 for head in remaining):
         # In float32 even in a half-precision checkpoint: rounding would change the scores
         factors = torch.tensor([gates[head] for head in remaining]).repeat_interleave(head_dim)
-        in_full = output if output.dtype == torch.float64 else output.float()
-        weights["out_proj.weight"] = in_full[:, rows] * factors
+        weights["out_proj.weight"] = in_full_precision(output)[:, rows] * factors
     else:
         weights["out_proj.weight"] = output[:, rows].clone()
     others = {name: value for name, value in weights.items() if not name.startswith("mapping.")}

@@ -87,11 +87,13 @@ class EntmaxSummarizationTask(TranslationTask):
                     across = [
                         layer.encoder_attn for layer in layers if hasattr(layer, "encoder_attn")
                     ]
-                    if across and not any(across):
+                    copies = hasattr(getattr(model, "decoder", None), "give_copy_scores")
+                    # Without heads, the last layer gives every word the weight 0
+                    if across and not getattr(across[-1], "num_heads", across[-1]) and not copies:
                         raise ValueError(
                             f"--coverage-penalty {settings.coverage_penalty:g} needs the decoder's "
-                            f"attention to the source, and {type(model).__name__} has none: leave "
-                            f"the option out, or use a Transformer with cross-attention"
+                            f"attention to the source, and the last layer of {type(model).__name__} "
+                            f"has none: leave the option out, or use a Transformer with cross-attention"
                         )
                 extra["settings"] = settings
                 seq_gen_cls = SummarySearch

@@ -169,6 +169,11 @@ def test_the_copy_loss_is_refused_for_mappings_without_one(mapping):
     criterion().check_model(model)
 
 
+@pytest.mark.parametrize("mapping", ["sparsemax:temperature=2", "entmax15:temperature=learned"])
+def test_a_temperature_does_not_keep_copy_heads_from_their_loss(mapping):
+    criterion(copy_loss_weight=0.5).check_model(model_of("softmax", copy_mapping=mapping))
+
+
 def test_logged_alphas_are_those_of_the_copy_heads():
     model = model_of("sparsemax", copy_mapping="entmax:init=1.3", copy_heads="1,3")
     alphas = _values_of_copy_heads(model)["alpha"]

@@ -195,6 +195,10 @@ def test_an_unsuitable_teacher_is_refused(tmp_path):
     teacher.model, teacher.path, loss_of.regression_target = build_roberta(), path, True
     with pytest.raises(ValueError, match=f"--teacher {path}: a regression predicts no probab"):
         teacher.teach(build_roberta(), loss_of)
+    classifier = written(tmp_path, build_roberta(max_positions=512), "entmax_roberta")
+    assert Teacher(classifier, classification_task(), 0.5).model
+    with pytest.raises(ValueError, match="it has no classification head of this task"):
+        Teacher(classifier, classification_task(4), 0.5)
     with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
         make_trainer(build_model(teacher="no.pt"))
     with pytest.raises(ValueError, match="--teacher-weight: the weight must be from 0 to 1, not 2"):

@@ -117,6 +117,16 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
+def test_patience_waits_until_heads_are_decided():
+    options = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--target-heads=3"]
+    options += ["--decide-heads-at=2", "--max-update=3"]
+    trainer, stops = make_trainer(build_model(head_gates="cross"), *options), []
+    for _ in range(3):
+        train(trainer)
+        stops.append(rising.wait_until_risen(lambda: True))
+    assert stops == [False, True, True]
+
+
 def test_a_training_resumed_while_alpha_rises_forgets_its_best_score(tmp_path):
     trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
     epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=lambda: {"epoch": 1})

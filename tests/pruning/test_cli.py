@@ -130,6 +130,7 @@ def test_a_checkpoint_before_its_decision_is_pruned_only_with_undecided(folder, 
 
 OUTPUT = ["--output", "@small.pt"]
 KEEP = ["--keep", "4", "--by", "loss"]
+SAME = ["--output", "@cut.pt", "--evidence", "@cut.pt"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,10 @@ KEEP = ["--keep", "4", "--by", "loss"]
         (["@plain.pt", *OUTPUT, *KEEP, "--heads", "cross:0.1"], ["give --heads, or both --keep N"]),
         (["@plain.pt", *OUTPUT, *KEEP], ["--by loss needs --evidence FILE, which ablate writes"]),
         (["@plain.pt", *OUTPUT, *KEEP, "--evidence", "@no.json"], ["No such file", "no.json"]),
+        (
+            ["@plain.pt", *KEEP, "--overwrite", *SAME],
+            ["cut.pt is the evidence, and would be replaced"],
+        ),
         (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
         (["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"], ["no gate on encoder-self:0.0"]),

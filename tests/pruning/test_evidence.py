@@ -117,7 +117,7 @@ NO_LOSS = [{"heads": ["cross:0.0"], "loss": None}]
     [
         ("loss", ablation(MORE), "cross:1.5, or .*it.pt has no such"),
         ("loss", ablation(FEWER), "no score for encoder-self:0.0"),
-        ("loss", {**ablation(), "removals": NO_LOSS}, "no such score"),
+        ("loss", {**ablation(), "removals": NO_LOSS}, r".* \(it is malformed\)"),
         ("loss", ["nothing"], "no such score for every head of"),
         ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
         ("gradient", ablation(), NO_MODELS),

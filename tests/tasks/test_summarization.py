@@ -76,10 +76,12 @@ def test_sampling_accepts_the_length_penalty():
 
 def test_coverage_needs_cross_attention():
     model, task = build_model(no_cross_attention=True), make_task(coverage_penalty=5.0)
-    for models in ([model], [build_model(), model]):
+    for models in ([model], [build_model(), model], [build_model(cross_attn_heads="2,0")]):
         with pytest.raises(ValueError, match=r"--coverage-penalty 5 needs .* has none"):
             generator(task, models)
     assert generator(make_task(length_penalty="wu"), [model])
+    copying = build_model("entmax_copy_transformer", copy_layer=0, cross_attn_heads="2,0")
+    assert generator(task, [build_model(cross_attn_heads="0,2"), copying])
 
 
 def test_arguments_of_a_generator_override_the_options_of_the_task():

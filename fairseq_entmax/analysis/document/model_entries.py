@@ -15,7 +15,7 @@ from fairseq_entmax.analysis.passes.statistics import MeasuredLayer
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.files import sha256
-from fairseq_entmax.models.head_record import DIGITS, read_record
+from fairseq_entmax.models.head_record import DIGITS, read_record, record_path
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def training_records(loaded: LoadedModel) -> dict[str, list[Line]]:
 
 
 def _record(loaded: LoadedModel, name: str) -> list[Line]:
-    path = Path(loaded.path).with_name(f"{name}.jsonl")
+    path = record_path(Path(loaded.path).parent, name)
     if not path.is_file():
         return []
     try:
