@@ -320,9 +320,11 @@ class OfHeads(Mapping):
         return tuple(name for name, one in names if getattr(self, one, None) is not None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
-        for name in self.learned if self.share == SHARE_NONE else ():
-            learned = getattr(self, self.parameter_of[name]).detach()
-            setattr(self, self.parameter_of[name], nn.Parameter(learned[list(indices)]))
+        for name in self.learned:
+            stored = getattr(self, self.parameter_of[name])
+            if len(stored) > 1:
+                kept = nn.Parameter(stored.detach()[list(indices)], stored.requires_grad)
+                setattr(self, self.parameter_of[name], kept)
 
     def extra_repr(self) -> str:
         fixed = self.numbers().items()

@@ -164,7 +164,9 @@ def fenchel_young_loss(
     alpha = alpha.detach() if isinstance(alpha, Tensor) else alpha
     difference = probs - target
     linear = (difference * scores.masked_fill(difference == 0, 0.0)).sum(-1)
-    return (linear + _entropy(probs, alpha) - _entropy(target, alpha)).clamp(min=0)
+    loss = linear + _entropy(probs, alpha) - _entropy(target, alpha)
+    # Not clamp: where rounding makes a small loss negative, it would cut the gradient off
+    return loss - loss.detach().clamp(max=0)
 
 
 def _entropy(probs: Tensor, alpha: float | Tensor) -> Tensor:

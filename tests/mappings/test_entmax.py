@@ -180,6 +180,14 @@ def test_pruning_leaves_the_remaining_heads_values_bitwise_unchanged(text):
     torch.testing.assert_close(mapping(scores[:, [3, 1]]), whole[:, [3, 1]], atol=1e-6, rtol=0)
 
 
+def test_pruning_keeps_a_value_of_all_heads_and_what_is_frozen():
+    for mapping in (Entmax(num_alphas=1), Entmax(num_alphas=4)):
+        mapping.requires_grad_(False)
+        mapping.keep_heads([0, 2])
+        assert mapping(attention_scores()[:, :2]).shape[1] == 2
+        assert not any(parameter.requires_grad for parameter in mapping.parameters())
+
+
 def test_kernels_receive_alpha_but_neither_softmax_nor_structure():
     assert build("entmax15").epsilon() == 0.5
     assert build("entmax:init=1.25").epsilon().tolist() == pytest.approx([0.25] * 4)

@@ -194,6 +194,17 @@ def test_a_loss_against_probabilities_has_the_gradient_p_minus_q_and_is_zero_at_
     torch.testing.assert_close(of_words, entmax_loss(scores, words, alpha), atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
+def test_rounding_takes_no_gradient_from_a_loss_near_zero(alpha):
+    scores = torch.randn(200, 50, generator=torch.manual_seed(0)) + 1000
+    target = map_scores(scores + 1e-3 * torch.randn_like(scores), alpha)
+    loss = of_probabilities(scores.requires_grad_(), target, alpha)
+    assert (loss == 0).any()  # rounding made it negative
+    assert (loss >= 0).all()
+    loss.sum().backward()
+    torch.testing.assert_close(scores.grad, map_scores(scores, alpha) - target)
+
+
 def test_softmax_gives_the_kl_divergence_and_each_row_may_have_another_alpha():
     scores, _ = case(rows=5, keys=9)
     target = torch.rand(5, 9, dtype=torch.float64).softmax(-1)

@@ -261,7 +261,7 @@ static ivec keep_short(Rows *rows, const Shape *shape, Matrix keys, long first, 
     lanes_into_rows(scores, number, rows->rows, rows->row);
     for (int k = 0; k < LANES; k++) {
         float *row = rows->rows + k * rows->row;
-        vec sum;
+        vec sum = {0};
         long left = keep_places(row, 0, number, 0.0f, -INFINITY, row, rows->places + k * rows->row, &sum);
         *(given_vec *)(row + left) = all(-INFINITY);
     }

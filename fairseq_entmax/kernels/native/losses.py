@@ -41,8 +41,9 @@ def gradients(
     """As :meth:`fairseq_entmax.kernels.backends.Losses.gradients`."""
     scores, target = scores.contiguous(), target.contiguous()
     grad_scores = torch.empty_like(scores)
-    grad = grad.resolve_neg().contiguous()
-    _run("backward", (epsilon, smoothing), scores, target, *saved, grad, grad_scores)
+    # Hooks on saved tensors may return them with another memory layout
+    *numbers, grad = (one.resolve_neg().contiguous() for one in (*saved, grad))
+    _run("backward", (epsilon, smoothing), scores, target, *numbers, grad, grad_scores)
     return grad_scores
 
 
