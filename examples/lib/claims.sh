@@ -89,7 +89,7 @@ fi
 
 hold_lock "$output"
 mkdir -p "$output/logs"
-python3 "$TOOLS/claims_record.py" about "$record" --corpora "$corpora" $quick
+python3 "$TOOLS/claims_record.py" about "$record" --corpora "$corpora" $quick ${CLAIMS_EPOCHS:+--epochs "$CLAIMS_EPOCHS"}
 
 # job CORPUS KIND MODEL SIZE SEED: prints the arguments of claims_job.sh
 job() { printf '%s\0' "$ROOT/examples/$1" "$output/$1" "$record/$1" "$device" "${@:2}"; }

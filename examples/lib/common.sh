@@ -81,8 +81,11 @@ require_plain_path() {
         usage_error "option $1 got '$2': give a path that is not empty and has no colon"
 }
 
+# absolute_path PATH: the same for foo, foo/ and ./foo, as runs record the paths of their models
 absolute_path() {
-    if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s/%s\n' "$PWD" "$1"; fi
+    local path=${1#./}
+    if [[ $path != /* ]]; then path=$PWD/$path; fi
+    printf '%s\n' "${path%"${path##*[!/]}"}"
 }
 
 # mapping_name MAPPING: the mapping as part of a file name.

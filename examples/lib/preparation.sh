@@ -125,7 +125,7 @@ split_text() {
         have "$archive"
     done
     splits "$output/text.tmp"
-    if [[ -n ${TRIAL_PAIRS-} ]]; then shorten_splits "$output/text.tmp" "$@"; fi
+    if [[ -n ${TRIAL_PAIRS-} ]]; then shorten_splits "$output/text.tmp"; fi
     for split in train valid "${TEST_SETS[@]}"; do
         for side in "$@"; do
             [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no $units"
@@ -133,14 +133,12 @@ split_text() {
     done
 }
 
-# shorten_splits FOLDER SIDE...: keeps the first pairs of each split, as many as TRIAL_PAIRS says
+# shorten_splits FOLDER: keeps the first pairs of each split, their references too, as TRIAL_PAIRS says
 shorten_splits() {
     local numbers split place=0 file
     IFS=, read -r -a numbers <<<"$TRIAL_PAIRS"
     for split in train valid "${TEST_SETS[@]}" "$REFERENCE"; do
-        for file in "${@:2}"; do
-            write_atomically "$1/$split.$file" head -n "${numbers[place]}" "$1/$split.$file"
-        done
+        for file in "$1/$split".*; do write_atomically "$file" head -n "${numbers[place]}" "$file"; done
         if ((place < 2)); then place=$((place + 1)); fi
     done
 }

@@ -83,7 +83,7 @@ find_heads() {
     once "the loss of $2 without each head" "$folder/.removals.done" "$step" "$folder/removals/ablation.json" -- \
         write_atomically "$folder/removals.txt" fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" \
         ${BLOCK_TOKENS:+--tokens-per-sample "$BLOCK_TOKENS"} --gen-subset valid --path "$(best_of "$2")" \
-        --output "$folder/removals" --overwrite --scores loss --max-tokens 4000 --num-workers 0 "${on_device[@]}"
+        --output "$folder/removals" --scores loss --max-tokens 4000 --num-workers 0 "${on_device[@]}"
     gates_of "$3"
     [[ " ${GATES[*]}" =~ " --target-heads "([^ ]+) ]]
     mkdir -p "$output/runs/$1"

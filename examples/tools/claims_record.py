@@ -117,7 +117,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
     }
 
 
-def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dict[str, Any]:
+def about(before: Mapping[str, Any], corpora: Sequence[str], given: Any) -> dict[str, Any]:
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: importlib.metadata.version(name) for name in ("fairseq-entmax", "torch")}
@@ -131,7 +131,7 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dic
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "commit": commit or None,
-        "quick": quick,
+        **given,
         "corpora": list(dict.fromkeys([*before.get("corpora", []), *corpora])),
     }
 
@@ -143,6 +143,7 @@ def main(arguments: list[str] | None = None) -> None:
     whole.add_argument("record", type=Path)
     whole.add_argument("--corpora", required=True)
     whole.add_argument("--quick", action="store_true")
+    whole.add_argument("--epochs", type=int, help="of every model; none if as the recipe says")
     one = commands.add_parser("run", help="write RUN.json.xz")
     one.add_argument("record", type=Path, help="folder of the corpus's record")
     one.add_argument("--output", type=Path, required=True, help="folder of the corpus's runs")
@@ -159,9 +160,10 @@ def main(arguments: list[str] | None = None) -> None:
         if command == "about":
             path = record / "record.json"
             before = read_json(path) if path.exists() else {}
-            if before.get("quick", options["quick"]) != options["quick"]:
-                raise UsageError(f"{record} would mix trial and full runs: choose another --output")
-            text = json.dumps(about(before, options["corpora"].split(","), options["quick"]))
+            corpora = options.pop("corpora").split(",")
+            if any(before.get(name, value) != value for name, value in options.items()):
+                raise UsageError(f"{record} has runs of another length: choose another --output")
+            text = json.dumps(about(before, corpora, options))
             write_together({path: f"{text}\n".encode()})
             return
         output, search = options.pop("output"), options.pop("search")

@@ -77,7 +77,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     own = [
         name
         for name in names
-        if f"-seed{options.seed}" in name and not name.endswith(("-continued", "-scratch"))
+        if f"-seed{options.seed}-" in f"{name}-" and not name.endswith(("-continued", "-scratch"))
     ]
     folders = {name: options.output / "runs" / name for name in own}
     paths = {name: f"{x / BEST}" for name, x in folders.items() if (x / BEST).exists()}

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from messages import one_sentence
 from sacrebleu.metrics import BLEU
-from sacrebleu.significance import PairedTest
 from translations import lines_of, score_of
 
-TRIALS = 1000
+from fairseq_entmax.analysis.ablation.results import bleu_test
+
+TRIALS, SEED = 1000, 12345  # sacreBLEU's own seed
 COLUMNS = ("model", "BLEU", "change", "p", "chrF2")
 
 
@@ -30,11 +31,8 @@ def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[flo
     if len(hypotheses) < 2:
         return [None]
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    named: list = [(str(number), text) for number, text in enumerate(hypotheses)]
-    bleu: dict = {"BLEU": BLEU(references=[references])}
-    test = PairedTest(named, bleu, None, test_type="ar", n_samples=TRIALS, n_jobs=1)
-    results: list = test()[1]["BLEU"]
-    return [None if one.score == results[0].score else one.p_value for one in results]
+    _, found, _ = bleu_test(hypotheses, references, BLEU(), TRIALS, SEED)
+    return [None, *(None if p == 1 else p for p in found)]  # 1 if the scores are equal
 
 
 def table(runs: Sequence[Path], names: Sequence[str]) -> list[list[str]]:

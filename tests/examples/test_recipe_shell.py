@@ -85,6 +85,11 @@ def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(tmp_
     assert names(here) == {".lock", "text", "mine.tmp"}
 
 
+def test_a_folder_has_one_absolute_path(tmp_path: Path) -> None:
+    written = shell("for x in a/b a/b/ a/b// ./a/b $PWD/a/b/; do absolute_path $x; done", tmp_path)
+    assert set(written.stdout.splitlines()) == {f"{tmp_path}/a/b"}
+
+
 def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Path) -> None:
     step = "once step .done {} product -- bash -c 'echo made; touch product'"
     for settings, before in (("a", ""), ("a", ""), ("b", ""), ("b", "rm product;")):

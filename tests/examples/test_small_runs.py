@@ -36,6 +36,7 @@ def losses(log: str) -> dict[int, tuple[float, float]]:
 def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path: Path) -> None:
     few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
     run("bible_es_en", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
+    assert len(lines(tmp_path / "text" / "test.verse")) == 12
     shared = ["--output", tmp_path, "--cpu", "--epochs", 2, "--most-tokens", 313]
     model = ["entmax", "--dropout=0", "--log-interval=1", *TINY]
     run("bible_es_en", "train.sh", *shared, "--name", "one", *model)

@@ -90,10 +90,8 @@ def gradients(
     wanted: tuple[bool, bool, bool],
 ) -> Gradients:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
-    probs, grad = (
-        probs.contiguous(),
-        grad.contiguous(),
-    )  # hooks on saved tensors may change the layout
+    # Hooks on saved tensors may return them with another memory layout
+    probs, grad = probs.contiguous(), grad.contiguous()
     through = structure == TV and (wanted[0] or wanted[2])
     moved = torch.empty_like(probs) if wanted[0] or through else None
     for_epsilon = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None

@@ -33,5 +33,6 @@ def test_a_record_keeps_its_description_and_refuses_a_trial(
     main(["about", str(tmp_path), "--corpora", "two,three"])
     about = json.loads(path.read_text())
     assert (about["corpora"], about["hours"]) == (["one", "two", "three"], 3.5)
-    trial = ["about", str(tmp_path), "--corpora", "one", "--quick"]
-    assert "choose another --output" in refusal(main, trial)
+    for other in (["--quick"], ["--epochs", "2"]):
+        again = ["about", str(tmp_path), "--corpora", "one", *other]
+        assert "choose another --output" in refusal(main, again)
