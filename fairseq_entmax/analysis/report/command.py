@@ -37,7 +37,9 @@ def report_parser() -> argparse.ArgumentParser:
         "--heads-table", metavar="FILE", help="also write the table of heads as CSV to this file"
     )
     parser.add_argument(
-        "--pruning", metavar="FILE", help="a recipe's pruning.tsv, to plot BLEU against heads"
+        "--pruning",
+        metavar="FILE",
+        help="pruning.tsv of a translation recipe, to plot BLEU against heads",
     )
     parser.add_argument(
         "--ablation",

@@ -131,7 +131,7 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     if not lines or tuple(lines[0].split("\t")) != COLUMNS:
         raise ValueError(
             f"--pruning {path}: the first line does not name the columns {', '.join(COLUMNS)}; "
-            "give the pruning.tsv that a recipe's prune.sh wrote"
+            "give the pruning.tsv that a translation recipe's prune.sh wrote"
         )
     rows = []
     for number, row in enumerate(csv.DictReader(lines, delimiter="\t"), 2):
