@@ -36,7 +36,7 @@ def growth_without_and_with_a_leak():
 
 def test_no_update_leaves_an_object_behind_and_a_leak_is_seen():
     # In a process of its own: what other tests left running in this one also makes objects
-    code = f"import json; from {__name__} import *; print(json.dumps(growth_without_and_with_a_leak()))"
+    code = f"from {__name__} import *; print(json.dumps(growth_without_and_with_a_leak()))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     without, with_leak = json.loads(run.stdout.splitlines()[-1])

@@ -23,5 +23,5 @@ KERNEL = Kernel(
     structures=(PLAIN, *STRUCTURES),
     missing=_missing,
     about=lambda: f"the native kernel: {library.library()._name}",
-    cost="on this CPU, which is several times slower than the native kernel",
+    cost="on this CPU, which is many times slower than the native kernel",
 )
