@@ -201,5 +201,7 @@ def test_an_unsuitable_teacher_is_refused(tmp_path):
         Teacher(classifier, classification_task(4), 0.5)
     with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
         make_trainer(build_model(teacher="no.pt"))
+    with pytest.raises(ValueError, match=r"--teacher kept/last\.pt is in the folder of --save-dir"):
+        build_model(teacher="kept/last.pt", save_dir="./kept/")
     with pytest.raises(ValueError, match="--teacher-weight: the weight must be from 0 to 1, not 2"):
         build_model(teacher_weight=2)
