@@ -36,13 +36,14 @@ if [[ -n ${CLAIMS_QUICK-} ]]; then
     ablation+=(--heads 'encoder-self:0.0;cross:1.2')
     speed=(--sentences 2 --updates 2 --rounds 1)
 fi
+options=(--alpha-warmup-updates 0) # where the recipe has them rise
 case $model in
-cross-*) mapping=softmax options=(--cross-attn-mapping "${model#cross-}") ;;
-sparse-encoder) mapping=softmax options=(--encoder-self-attn-mapping sparsemax) ;;
+cross-*) mapping=softmax options+=(--cross-attn-mapping "${model#cross-}") ;;
+sparse-encoder) mapping=softmax options+=(--encoder-self-attn-mapping sparsemax) ;;
 rise*-*) # rise50-sparsemax: alpha rises in the first 50 % of the updates
     share=${model%%-*} && share=${share#rise}
     mapping=${model#*-} options=(--alpha-warmup-updates "$((share * epochs * EPOCH_UPDATES / 100))") ;;
-*) mapping=$model options=(--alpha-warmup-updates 0) ;; # where the recipe has them rise
+*) mapping=$model ;;
 esac
 [[ $mapping != entmax-tv ]] || mapping=entmax:tv=learned # with a colon, fairseq would take a run's path for two
 on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()

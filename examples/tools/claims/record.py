@@ -90,7 +90,6 @@ class Run:
     translation: Mapping[str, Any]
     ablation: Mapping[str, Any] | None
     search: Sequence[Mapping[str, Any]] | None = None
-    cpu_seconds: float | None = None
     device: str | None = None
 
     @property

@@ -22,7 +22,6 @@ QUICK = (
     "**This was a quick run, to see that everything works: its models are not trained, and nothing can be "
     "concluded from it.**"
 )
-SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
 TOGETHER = "all corpora"
@@ -79,7 +78,7 @@ def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
         "Behind a mean stands, in brackets, its interval of 95 % over seeds, and of some numbers each seed's.",
         *_details(findings),
         "## The runs",
-        "Means over seeds; BLEU with each seed's, and the penalty for brevity that is in it. CPU hours are of all attempts, also those that were cut off. A training "
+        "Means over seeds; BLEU with each seed's, and the penalty for brevity that is in it. A training "
         "was ended by its length, or by patience: its loss fell no more. The loss is of the test set, without label smoothing, in bits a token. How much the "
         "validation's fell in the last epoch tells how far from its end a training was only among those of one schedule, as the "
         "loss falls with the rate, which ends at 0. Density and α are means over heads of the encoder, of the decoder's self-attention, and of the "
@@ -96,9 +95,6 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
         "Versions": f"{versions}, commit {about['commit']}",
         "Processor": f"{about['processor']}, {about['cores']} cores",
     }
-    if "calls" in about:
-        hours = f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours"
-        rows["Time"] = f"{hours}, in {about['calls']} calls"
     extents = []
     for corpus in corpora:
         seeds = ", ".join(map(str, sorted({run.seed for run in corpus.runs})))
@@ -162,7 +158,7 @@ def _cell(texts: Mapping[str, str]) -> str:
 
 
 def _run_rows(corpus: Corpus) -> list[list[str]]:
-    titles = "model, size, role, BLEU, brevity, chrF, loss, last epoch, updates, epochs, ended by, CPU hours"
+    titles = "model, size, role, BLEU, brevity, chrF, loss, last epoch, updates, epochs, ended by"
     models = list(words.NAMES)
 
     def place(run: Run) -> tuple[Any, ...]:
@@ -173,7 +169,6 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
     for _, group in groupby(sorted(corpus.runs, key=lambda r: (*place(r), r.seed)), key=place):
         runs = list(group)
         one = runs[0]
-        hours = [run.cpu_seconds / SECONDS_OF_HOUR for run in runs if run.cpu_seconds is not None]
         falls = [run.losses[-2] / run.losses[-1] - 1 for run in runs if len(run.losses) > 1]
         bleu = [run.bleu for run in runs]
         rows.append(
@@ -189,7 +184,6 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
                 _mean([run.updates for run in runs], 0),
                 _mean([run.epochs for run in runs], 1),
                 ", ".join(dict.fromkeys(run.ended_by for run in runs)),
-                _mean(hours, 1),
                 _mean([run.parameters for run in runs], 0),
                 _of_attentions(runs, "density"),
                 _of_attentions(runs, "values", "alpha"),
