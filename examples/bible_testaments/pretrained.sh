@@ -38,10 +38,11 @@ train() {
     if [[ $start != - ]]; then from=(--finetune-from-model "$FOLDER/$start/checkpoint_last.pt"); fi
     local options=(--max-update "$updates" --lr "$rate" --lr-scheduler polynomial_decay
         --total-num-update "$updates" --warmup-updates $((updates / 10)) "${from[@]}" "${@:6}")
-    step=$(fingerprint "${options[@]}" "$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/train.bin ${from[1]+"${from[1]}"})")
+    step=$(fingerprint "$SEED" "$BATCH_TOKENS" "${SIZES[@]}" "${options[@]}" "$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/train.bin ${from[1]+"${from[1]}"})")
     mkdir -p "$FOLDER/$name"
     # Start again if the settings changed
     [[ ! -f $FOLDER/$name/.begun || $(<"$FOLDER/$name/.begun") == "$step" ]] || rm -f "$FOLDER/$name"/*
+    python3 "$TOOLS/checkpoints.py" mend "$FOLDER/$name" || (($? != 3)) || rm -f "$FOLDER/$name"/* # damaged by a kill
     mark_done "$FOLDER/$name/.begun" "$step"
     once "train $name: $updates updates" "$FOLDER/$name/.done" "$step" "$FOLDER/$name/checkpoint_last.pt" -- \
         logged "$FOLDER/$name/train.log" fairseq-train "$OUTPUT/data-bin/${5#.}" --user-dir "$user_dir" \

@@ -18,9 +18,8 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from split import Verse, is_translation, read_verses, text_key, write_splits
+from split import SPLITS, Verse, is_translation, read_verses, text_key, write_splits
 
-SPLITS = ("train", "valid", "test")
 # Of every ROUND chapters, in the order in which they are drawn, these are for validation and for the
 # test. They are at least five apart, so that a book of two to five chapters gives at most one away
 ROUND, VALID, TEST = 20, (8,), (3, 13)

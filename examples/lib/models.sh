@@ -45,8 +45,8 @@ settle_models() {
     local model seen=' '
     ((${#CHOSEN[@]} > 0)) || CHOSEN=("${MODELS[@]}")
     for model in "${CHOSEN[@]}"; do
-        [[ $seen != *" $model "* ]] || usage_error "option --mappings has '$model' twice: remove one of them"
+        [[ $seen != *" $model "* ]] || usage_error "option --mapping or --mappings has '$model' twice: remove one of them"
         seen+="$model "
-        require_model "option --mappings" "$model"
+        require_model "option --mapping or --mappings" "$model"
     done
 }

@@ -37,7 +37,7 @@ parse_run_options "$@"
 start_model='' before=''
 for option in "${REST[@]}"; do
     case $option in
-    --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens | --max-tokens=* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
+    --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
         usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
         ;;
     --finetune-from-model=*) start_model=${option#*=} ;;

@@ -43,14 +43,14 @@ def lists_of(folder: Path, kind: str) -> list[str]:
 
 
 def read_list(path: Path) -> str:
-    if path.suffix in (".lz4", ".zst"):
-        command = [str(APT_HELPER), "cat-file", str(path)]
-        return subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8")
     try:
+        if path.suffix in (".lz4", ".zst"):
+            command = [str(APT_HELPER), "cat-file", str(path)]
+            return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             text: str = file.read().decode("utf-8")
             return text
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, subprocess.SubprocessError) as error:
         raise ValueError(f"{path} is cut short or damaged: {error}") from error
 
 

@@ -34,7 +34,7 @@ def one_sentence() -> Iterator[None]:
         sentence, status = f"{error}", FAILED
         if isinstance(error, UsageError):
             sentence, status = f"{error} (see --help)", USAGE
-        elif isinstance(error, OSError) and error.strerror:
+        elif isinstance(error, OSError) and error.strerror and error.filename:
             sentence = f"{error.strerror}: {error.filename}"
         program = os.environ.get(PROGRAM) or Path(sys.argv[0]).name
         print(f"{program}: error: {sentence}", file=sys.stderr)

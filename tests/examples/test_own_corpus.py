@@ -99,7 +99,7 @@ def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_pa
     ("arguments", "message"),
     [
         (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': separate names"),
-        (["--mappings", "entmax,entmax"], "option --mappings has 'entmax' twice"),
+        (["--mappings", "entmax,entmax"], "option --mapping or --mappings has 'entmax' twice"),
         (["--mappings", "sparsemax*5,softmax"], "give the whole list with --mapping"),
         (["--mappings", "stock,entmaxx"], "got 'entmaxx'"),
         (["--updates", "0"], "option --updates got '0'"),
