@@ -50,7 +50,7 @@ def watched(
         mininterval=0.2 if watched else RAREST,
         disable=not is_shown,
         delay=SHORT,
-        unit=f" {unit}",
+        unit=f" {unit}" if unit else "",
     )
 
 

@@ -162,6 +162,7 @@ def gather(chosen: list[Part], seconds: float, output: Path, heading: str) -> bo
         print(f"==> {part.name}: at most {remaining:.0f} s", flush=True)
         log = output / f"{part.name}.log"
         log.write_text("", encoding="utf-8")
+        log.with_suffix(".json").unlink(missing_ok=True)  # numbers of an earlier call
         outcomes.append(run(part, output, remaining))
         print(f"    {outcomes[-1]}", flush=True)
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
