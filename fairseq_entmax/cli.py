@@ -64,15 +64,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(words)
         finally:
-            sys.stdout.flush()  # here, where a closed pipe is still handled
+            sys.stdout.flush()  # here, where a closed pipe or a full disk is still handled
     except KeyboardInterrupt:
         print("fairseq-entmax: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
         # Otherwise Python's last flush, at exit, would report the same error again
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"fairseq-entmax: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def _run(words: list[str]) -> int:

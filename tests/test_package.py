@@ -123,15 +123,22 @@ print(results)
         assert call[2] in output, call
 
 
-def test_a_closed_output_pipe_is_no_error():
-    reading, writing = os.pipe()
-    os.close(reading)
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_a_closed_output_pipe_is_no_error_and_a_full_disk_is_one(is_pipe):
+    if is_pipe:
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
     code = "import sys; from fairseq_entmax.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "user-dir"]
-    done = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True)
+    buffered = {name: one for name, one in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes = {"stdout": writing, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, cwd=ROOT, env=buffered, text=True, **pipes)
     os.close(writing)
-    assert done.stderr == ""
-    assert done.returncode in (0, 141)
+    full = "fairseq-entmax: the output cannot be written: No space left on device\n"
+    assert done.stderr == ("" if is_pipe else full)
+    assert done.returncode in ((0, 141) if is_pipe else (1,))
 
 
 def test_ctrl_c_ends_a_command_in_one_line(monkeypatch, capsys):

@@ -46,7 +46,9 @@ def replace_by_folder(path: str) -> None:
         try:
             with tarfile.open(path) as archive:
                 archive.extractall(content, filter=_only_plain)
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            if getattr(error, "errno", None):  # not of the content, such as a full disk
+                raise
             raise ValueError(
                 f"{path} is not an archive of a model, or is damaged: {error}; nothing was kept"
             ) from None
