@@ -8,7 +8,7 @@ import torch
 from fairseq import utils
 
 from fairseq_entmax import kernels
-from tests.support import batch, build_model, spread_scores, tiny_task
+from tests.support import build_model, sample, spread_scores, tiny_task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU for torch")
 
@@ -23,10 +23,6 @@ def models(mapping, dtype, monkeypatch):
     monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)
     model = spread_scores(build_model(attn_mapping=mapping))
     return model, deepcopy(model).to("cuda", dtype)
-
-
-def sample():
-    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
 
 
 def loss_and_gradient(model, given):

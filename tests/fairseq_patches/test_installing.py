@@ -26,7 +26,7 @@ from tests.training import make_trainer, save, train
 GATED = "--criterion=cross_entropy_with_head_l0"
 
 
-def test_updates_are_counted_by_the_newest_living_trainer_of_our_models():
+def test_updates_are_counted_by_the_last_trainer_of_our_models_while_it_lives():
     first, model = make_trainer(build_model()), build_model()
     assert compat.trainer_num_updates() == 0
     train(first, 2)
@@ -36,9 +36,10 @@ def test_updates_are_counted_by_the_newest_living_trainer_of_our_models():
     assert compat.trainer_num_updates() == 0
     second.set_num_updates(7)  # as when a checkpoint is restored
     assert compat.trainer_num_updates() == 7
-    del second, first
+    del second
     gc.collect()
     assert compat.trainer_num_updates() is None
+    assert first.get_num_updates() == 2  # it lives
 
 
 def test_a_model_that_does_not_suit_the_criterion_is_refused_before_training(monkeypatch, capsys):
