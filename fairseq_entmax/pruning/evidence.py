@@ -47,8 +47,10 @@ class Choice(NamedTuple):
         for name, number in (parse_targets(self.keep, "--keep") or {}).items():
             group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]
             if number > (most := len(group)):
+                of_group = "" if name == ALL else f" of {name}"
                 raise ValueError(
-                    f"--keep {self.keep}: {model.path} has {most} open heads: give {most} or less"
+                    f"--keep {self.keep}: {model.path} has {most} open heads{of_group}: give {most} "
+                    f"or less"
                 )
             unknown += [str(head) for head in group if head not in scores]
             if unknown and self.by == GATES:
@@ -66,6 +68,8 @@ class Choice(NamedTuple):
         return removed
 
     def _scores(self, model: CheckpointModel, heads: list[Head]) -> dict[Head, float]:
+        if self.evidence is not None and self.by in (GATES, RANDOM):
+            raise ValueError(f"--by {self.by} reads no --evidence {self.evidence}: leave it out")
         if self.by == RANDOM:
             draw = random.Random(self.seed)
             return {head: draw.random() for head in heads}

@@ -157,6 +157,11 @@ SAME = ["--output", "@cut.pt", "--evidence", "@cut.pt"]
         ),
         (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
+        (["@plain.pt", *OUTPUT, "--keep", "cross=9", "--by", "random"], ["8 open heads of cross"]),
+        (
+            ["@plain.pt", *OUTPUT, "--keep", "8", "--by", "random", "--evidence", "it.json"],
+            ["--by random reads no --evidence it.json: leave it out"],
+        ),
         (["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"], ["no gate on encoder-self:0.0"]),
     ],
 )

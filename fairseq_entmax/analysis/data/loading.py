@@ -167,12 +167,12 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
             num_workers=args.num_workers,
             data_buffer_size=args.data_buffer_size,
         )
+        return iterator.next_epoch_itr(shuffle=False)
     except Exception as error:
-        if type(error) is not Exception:
+        if type(error) not in (Exception, AssertionError):
             raise
-        # fairseq raises this for a sentence that is too long, and says what to do
+        # fairseq raises these for a sentence that is too long, and says what to change
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
-    return iterator.next_epoch_itr(shuffle=False)
 
 
 def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:
