@@ -220,7 +220,7 @@ def test_chosen_sentences_and_measures_are_used(data, models, tmp_path, capsys):
         (["--sentences=3,x"], "--sentences got 'x': give comma-separated numbers from 0 to 39"),
         (["--sentences=40"], "--sentences got '40'"),
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', which cannot be read from"),
-        (["--max-tokens=4"], "Sentences lengths should not exceed max_tokens=4"),
+        (["--max-tokens=4"], "--max-tokens got 4, which a sentence exceeds: give more (Sente"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),
         (["--task=translation_lev"], "--task got 'translation_lev': only models of"),
         (["--model-overrides={'dropout': 1}"], "--model-overrides got"),

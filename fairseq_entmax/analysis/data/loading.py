@@ -168,10 +168,14 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
             data_buffer_size=args.data_buffer_size,
         )
         return iterator.next_epoch_itr(shuffle=False)
+    except AssertionError as error:  # fairseq raises it for a sentence of more tokens
+        raise ValueError(
+            f"--max-tokens got {args.max_tokens}, which a sentence exceeds: give more ({error})"
+        ) from error
     except Exception as error:
-        if type(error) not in (Exception, AssertionError):
+        if type(error) is not Exception:
             raise
-        # fairseq raises these for a sentence that is too long, and says what to change
+        # fairseq raises this for a sentence that is too long, and says what to do
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
 
 
