@@ -37,8 +37,10 @@ from fairseq_entmax.models import config
 from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.initial_checkpoint import (
+    check_resumed,
     initial_checkpoint_of,
     options_of_initial_checkpoint,
+    read_initial_checkpoint,
 )
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
@@ -137,13 +139,14 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
                 # fairseq's parser turns it into a list, but its models expect a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            initial = options_of_initial_checkpoint(prepared)
-            if initial:
-                path, text = initial_checkpoint_of(prepared), config.as_arguments(initial)
-                logger.info("the numbers of heads are those of %s: %s", path, text)
-            vars(prepared).update(initial)
+            initial = read_initial_checkpoint(prepared)
+            recorded: dict[str, Any] = dict(options_of_initial_checkpoint(prepared, initial))
+            if initial is not None and recorded:
+                text = config.as_arguments(recorded)
+                logger.info("the numbers of heads are those of %s: %s", initial.path, text)
+            vars(prepared).update(recorded)
             options = cls.attention_options_of(prepared)
-        recorded = dict(initial)
+            check_resumed(prepared, options, initial)
         for feature in options.features.values():
             recorded.update(feature.recorded_options())
         vars(prepared).update(recorded)

@@ -6,9 +6,10 @@ import os
 from typing import Any
 
 from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.mappings.layers import PerHeadSpec
+from fairseq_entmax.mappings.layers import PerHeadSpec, layers_text
 from fairseq_entmax.models import values
 from fairseq_entmax.models.checkpoint_model import CheckpointModel, read_model
+from fairseq_entmax.models.feature import ModelOptions
 from fairseq_entmax.models.features.attention_heads import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -16,19 +17,37 @@ from fairseq_entmax.models.features.attention_heads import (
 )
 from fairseq_entmax.models.features.copying import Copying
 
+_LAST = "checkpoint_last.pt"
 
-def options_of_initial_checkpoint(args: Any) -> dict[str, str]:
+
+def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
+    """The model that training starts from; None if there is none, or if it cannot be read."""
+    path = initial_checkpoint_of(args)
+    try:
+        return read_model(path) if path is not None else None
+    except (OSError, ValueError):
+        return None
+
+
+def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | None) -> None:
+    """Refuse other mappings than those of the training in the save folder, as fairseq would go on with it."""
+    if initial is None or initial.path != os.path.join(args.save_dir, _LAST):
+        return
+    for attention, specs in initial.options.specs.items():
+        if {*map(str, specs)} != {*map(str, new := options.specs.get(attention, specs))}:
+            raise ValueError(
+                f"{initial.path} is of a training with the {attention} mapping {layers_text(specs)}, "
+                f"not {layers_text(new)}: give another --save-dir, and --finetune-from-model with this "
+                f"file to start from it"
+            )
+
+
+def options_of_initial_checkpoint(args: Any, initial: CheckpointModel | None) -> dict[str, str]:
     """Options for the heads of the pruned checkpoint that training starts from.
 
     They include per-head mappings, if ``--attn-mapping`` is that of the pruned model, and the copy
-    heads, which pruning has renumbered. Empty if options give the numbers of heads, or if training
-    does not start from a pruned checkpoint that can be read.
+    heads, which pruning has renumbered. Empty if training does not start from a pruned checkpoint.
     """
-    path = initial_checkpoint_of(args)
-    try:
-        initial = read_model(path) if path is not None else None
-    except (OSError, ValueError):
-        initial = None
     if initial is None or not initial.is_pruned:
         return {}
     return {
@@ -79,9 +98,8 @@ def initial_checkpoint_of(args: Any) -> str | None:
     has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
     if has_counts or getattr(args, "save_dir", None) is None:
         return None
-    restore, default = getattr(args, "restore_file", None), "checkpoint_last.pt"
-    names = "continue_once", "finetune_from_model"
-    paths = [os.path.join(args.save_dir, default), *(getattr(args, name, None) for name in names)]
-    if restore not in (None, default):  # fairseq then looks nowhere else
+    restore, names = getattr(args, "restore_file", None), ("continue_once", "finetune_from_model")
+    paths = [os.path.join(args.save_dir, _LAST), *(getattr(args, name, None) for name in names)]
+    if restore not in (None, _LAST):  # fairseq then looks nowhere else
         paths = [restore]
     return next((str(path) for path in paths if path and os.path.isfile(path)), None)

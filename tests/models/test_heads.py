@@ -256,6 +256,16 @@ def test_resumed_training_takes_the_heads_of_its_last_checkpoint(tmp_path, monke
     assert heads_of_training(tmp_path, **ALL_HEADS) == ALL_HEADS
 
 
+def test_a_resumed_training_keeps_its_mappings(tmp_path):
+    softmax = save_model(tmp_path / "checkpoint_last.pt", attn_mapping="softmax")
+    assert heads_of_training(tmp_path, attn_mapping="softmax*2") == ALL_HEADS
+    assert heads_of_training(tmp_path / "new", finetune_from_model=softmax) == ALL_HEADS
+    with pytest.raises(
+        ValueError, match=r"mapping softmax.*, not entmax15.*: give another --save-"
+    ):
+        heads_of_training(tmp_path, attn_mapping="entmax15")
+
+
 def test_a_checkpoint_that_fairseq_does_not_load_changes_no_heads(tmp_path, monkeypatch):
     save_model(tmp_path / "checkpoint_last.pt", **PRUNED)
     save_model(tmp_path / "best.pt", **PRUNED)
