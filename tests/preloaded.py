@@ -50,7 +50,7 @@ COMMANDS = (
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*checkpoints.py\\ updates*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|"
+    "*pruning_table.py*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|"
     "*claims_speed.py*"
 )
 STARTUP = 120  # seconds that the server's own imports may take

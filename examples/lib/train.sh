@@ -128,31 +128,9 @@ if ((NODE_RANK == 0)); then
     mkdir -p "$checkpoints"
 fi
 
-# has_all_updates: whether a training was stopped after its last update, before it was marked as done.
-# fairseq would make another update.
-has_all_updates() {
-    local made last=$checkpoints/checkpoint_last.pt
-    [[ $LENGTH_UNIT == updates && -f $last ]] || return 1
-    made=$(python3 "$TOOLS/checkpoints.py" updates "$last") || exit
-    ((made >= LENGTH))
-}
-
-finish() {
-    [[ -f $checkpoints/checkpoint_best.pt ]] ||
-        die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a finite number: lower --lr and see $log"
-    mark_done "$RUN/.train.done" "$step"
-    say "trained: $checkpoints/checkpoint_best.pt"
-}
-
 # --- train, or go on training ------------------------------------------------
 
 log=$RUN/train.log
-if has_all_updates; then
-    say "train $run: all its updates were made before it was stopped"
-    if ((NODE_RANK == 0)); then finish; fi
-    exit 0
-fi
-
 how="$LENGTH $LENGTH_UNIT"
 if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="resumes from its last checkpoint"; fi
 say "train $run on $device: $how; $world process(es), $update_freq x $max_tokens tokens each"
@@ -192,4 +170,7 @@ run_with_progress "$log" "$LENGTH_UNIT" "$LENGTH" "${launcher[@]}" "$OUTPUT/data
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" "${on_device[@]}" \
     --save-dir "$checkpoints" --no-epoch-checkpoints
 if ((NODE_RANK > 0)); then exit 0; fi
-finish
+[[ -f $checkpoints/checkpoint_best.pt ]] ||
+    die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a finite number: lower --lr and see $log"
+mark_done "$RUN/.train.done" "$step"
+say "trained: $checkpoints/checkpoint_best.pt"

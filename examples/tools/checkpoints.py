@@ -2,7 +2,6 @@
 
 checkpoints.py whole FILE      # fails unless the file is complete
 checkpoints.py mend FOLDER     # makes the checkpoints fit for resuming; fails if it cannot
-checkpoints.py updates FILE    # prints how many updates its model was trained for
 
 fairseq writes the first file of a checkpoint under a temporary name and renames it, but plainly
 copies the others from it: from checkpoint_<epoch>_<updates>.pt if the recipe saves by updates,
@@ -70,18 +69,10 @@ def _copy(source: Path, target: Path) -> None:
     os.replace(unfinished, target)
 
 
-def updates(path: Path) -> int:
-    from fairseq_entmax.checkpoints import load_checkpoint
-
-    return int(load_checkpoint(f"{path}")["optimizer_history"][-1]["num_updates"])
-
-
 def main(arguments: list[str]) -> None:
     command, path = arguments[0], Path(arguments[1])
     with one_sentence():
-        if command == "updates":
-            print(updates(path))
-        elif not (is_whole(path) if command == "whole" else mend(path)):
+        if not (is_whole(path) if command == "whole" else mend(path)):
             sys.exit(DAMAGED)
 
 

@@ -10,15 +10,13 @@ from typing import Any
 
 from fairseq.trainer import Trainer
 
-from fairseq_entmax.fairseq_patches.replacing import is_ours
-
 logger = logging.getLogger(__name__)
 
 
 def end_when_done(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
     """``train`` for an epoch, but training ends at once if no update is left."""
     updates = trainer.get_num_updates()
-    if is_ours(trainer.get_model()) and 0 < cfg.optimization.max_update <= updates:
+    if 0 < cfg.optimization.max_update <= updates:
         logger.info("the checkpoint already has %d updates: nothing is left to train", updates)
         return [None], True
     return train(cfg, trainer, *args)

@@ -97,11 +97,13 @@ def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) ->
         (logged,) = re.findall(r"Loss \(base 2\): ([0-9.]+), Perplexity", text)
         assert math.log2(one["subword_perplexity"]) == pytest.approx(float(logged), abs=1e-3)
     # Stopped after its last update but before the stamp, where fairseq would make another update
-    (folder / ".train.done").unlink()
-    before = (folder / "checkpoints" / "checkpoint_last.pt").read_bytes()
-    output = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
-    assert "all its updates were made before it was stopped" in output
-    assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
+    for model in ("stock", "softmax"):
+        folder = folder.with_name(f"{model}-2updates")
+        (folder / ".train.done").unlink()
+        before = (folder / "checkpoints" / "checkpoint_last.pt").read_bytes()
+        run("bible_en_lm", "train.sh", *options, model, *tiny, **few)
+        assert "nothing is left to train" in (folder / "train.log").read_text(encoding="utf-8")
+        assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
 
 
 def test_pairs_are_classified_and_the_selected_words_are_listed(tmp_path: Path) -> None:
