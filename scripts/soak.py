@@ -88,12 +88,12 @@ KINDS = {
     ),
 }
 # Logs grow with each attempt; locks are no results
-NOT_COMPARED = re.compile(r"(^|/)logs/|\.log$|(^|/)\.lock$|\.begun$")
+NOT_COMPARED = re.compile(r"(^|/)logs/|\.log$|(^|/)\.lock$")
 HALF = re.compile(r"\.tmp(/|\d*$)|\.old(/|$)|\.extracted")
 # Fields of a record with measured seconds, or on when and with what it was made
-OF_TIME = {"date", "machine", "seconds", "commit"}
+OF_TIME = {"date", "commit"}
 # Files that depend on measured seconds; stamps have checksums of such files
-BY_TIME = re.compile(r"equaltime|(^|/)(speed\.json|claims\.md)|(^|/)\.[^/]*\.done$")
+BY_TIME = re.compile(r"(^|/)(speed\.json|claims\.md)|(^|/)\.[^/]*\.done$")
 # The most kills of a job before it may run to its end
 MOST_KILLS = 4
 

@@ -1,5 +1,5 @@
 # claims.sh: tests the papers' claims on models trained here, from data to a table with a verdict on
-# each claim. A recipe's dataset.sh may set CLAIMS_LENGTH, the default of --epochs.
+# each claim.
 
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
@@ -24,7 +24,7 @@ claims_help() {
                    (default: all, at size large those without structure), or rise75-… and the like
   --sizes LIST     small (the recipe's model), large (that of its prune.sh) (default: both)
   --epochs N       epochs of training from scratch (default: as in the recipe, here
-                   ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 at the end
+                   $LENGTH). The learning rate falls to 0 at the end
   --quick          a trial of every step with few verses and updates, in minutes: its verdicts
                    mean nothing
   --jobs N         how many models to train at once, on one thread each (default: one per core;
@@ -76,8 +76,8 @@ seeds=${seeds:-1,2,3} corpora=${corpora:-$WHOLE_CORPUS,debian_en_de} output=${ou
 record=${record:-$output/record}
 [[ $seeds =~ ^[0-9]{1,9}(,[0-9]{1,9})*$ ]] || usage_error "option --seeds got '$seeds': give whole numbers, such as 1,2,3"
 for corpus in ${corpora//,/ }; do
-    [[ -x $ROOT/examples/$corpus/prune.sh ]] ||
-        usage_error "option --corpora got '$corpus', which is not a recipe in examples/ with a prune.sh: give --corpora $WHOLE_CORPUS"
+    grep -qs lib/small_translation.sh "$ROOT/examples/$corpus/dataset.sh" ||
+        usage_error "option --corpora got '$corpus': give $WHOLE_CORPUS or debian_en_de, the recipes with small models"
 done
 require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairseq-entmax sacrebleu
 python3 -c 'import diptest, scipy' || die "a package is missing: run pip install 'fairseq-entmax[analysis]'"
@@ -104,6 +104,7 @@ for corpus in ${corpora//,/ }; do
     "$ROOT/examples/$corpus/prepare.sh" --output "$output/$corpus" --workers "$jobs" ||
         die "the data of $corpus could not be prepared, for the reason above: run again when they are available, or leave them out with --corpora $WHOLE_CORPUS"
     [[ -n $quick ]] || job "$corpus" parse - - 1 | run_jobs
+    [[ -n $quick || -f $output/$corpus/test.conllu ]] || say "no parses of $corpus: claims about syntax will not be measured there"
 done
 say "models: $jobs at once on $device; logs are in $output/logs"
 # Large models first: they take longer, and more jobs depend on them

@@ -23,7 +23,7 @@ source "$(dirname "$0")/recipe.sh"
 source "$(dirname "$0")/run.sh"
 source "$(dirname "$0")/pruning.sh"
 
-epochs=${CLAIMS_EPOCHS:-${CLAIMS_LENGTH:-8}}
+epochs=${CLAIMS_EPOCHS:-$LENGTH}
 pruned=(softmax entmax) ablated=(softmax entmax) budgets=(all=24) analysis=() speed=()
 if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4); fi
 # p is never below 1 / (trials + 1): with so many, it can be small enough for all heads at once

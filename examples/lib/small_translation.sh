@@ -38,6 +38,3 @@ prune_schedules() {
     from_scratch=(--lr 0.003)
     two_phases 0.0015 "${RECOVERY_LR:-0.003}" # of further training, also with all heads
 }
-
-# claims.sh trains its models as long as the recipe does
-CLAIMS_LENGTH=$LENGTH

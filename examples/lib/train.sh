@@ -33,15 +33,16 @@ TEXT
 }
 
 parse_run_options "$@"
-# The content of a model to start from is part of the settings
-start_model='' before=''
+# The content of a model to start from, or to learn from, is part of the settings
+declare -A models=()
+before=''
 for option in "${REST[@]}"; do
     case $option in
     --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
         usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
         ;;
-    --finetune-from-model=*) start_model=${option#*=} ;;
-    *) if [[ $before == --finetune-from-model ]]; then start_model=$option; fi ;;
+    --finetune-from-model=* | --teacher=*) models[${option%%=*}]=${option#*=} ;;
+    *) if [[ $before == --@(finetune-from-model|teacher) ]]; then models[$before]=$option; fi ;;
     esac
     before=$option
 done
@@ -52,8 +53,9 @@ if ((NODES > 1)); then
         usage_error "option --master got '$MASTER': give the host name and a free port of the machine with rank 0, such as node1:29500"
 fi
 
-[[ -z $start_model || -f $start_model ]] ||
-    usage_error "option --finetune-from-model got '$start_model': there is no such file"
+for option in "${!models[@]}"; do
+    [[ -f ${models[$option]} ]] || usage_error "option $option got '${models[$option]}': there is no such file"
+done
 
 require_commands python3 fairseq-train fairseq-entmax torchrun
 # Only the first machine manages the run's folder
@@ -98,7 +100,8 @@ data=$(files_fingerprint "${BINARY[@]}")
 settings=$(
     printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
     printf ' %q' "${options[@]}" "${REST[@]}"
-    [[ -z $start_model ]] || printf '\nstarts from: %s' "$(sha256_of "$start_model")"
+    [[ -z ${models[--finetune-from-model]-} ]] || printf '\nstarts from: %s' "$(sha256_of "${models[--finetune-from-model]}")"
+    [[ -z ${models[--teacher]-} ]] || printf '\nlearns from: %s' "$(sha256_of "${models[--teacher]}")"
 )
 checkpoints=$RUN/checkpoints
 step=$(fingerprint train "$settings")

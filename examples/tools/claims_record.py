@@ -162,7 +162,9 @@ def main(arguments: list[str] | None = None) -> None:
             before = read_json(path) if path.exists() else {}
             corpora = options.pop("corpora").split(",")
             if any(before.get(name, value) != value for name, value in options.items()):
-                raise UsageError(f"{record} has runs of another length: choose another --output")
+                raise UsageError(
+                    f"{record} has runs of another length, or of --quick: choose another --output or --record"
+                )
             text = json.dumps(about(before, corpora, options))
             write_together({path: f"{text}\n".encode()})
             return

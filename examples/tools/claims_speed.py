@@ -1,4 +1,4 @@
-"""Measure how fast models of claims.sh translate and train, and how dense their attention is.
+"""Measure how fast models of claims.sh translate and train.
 
 PYTHONPATH=scripts/benchmarks claims_speed.py claims/record/bible_es_en/speed.json --output claims/bible_es_en
 
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,7 @@ from messages import one_sentence
 
 from fairseq_entmax.files import write_together
 
-ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST = "checkpoints/checkpoint_best.pt"
-
-
-def density_of(analysis: Mapping[str, Any]) -> dict[str, float | None]:
-    """The mean density of the heads of each attention; None where no head is left."""
-    found: dict[str, list[float]] = {attention: [] for attention in ATTENTIONS}
-    for entry in analysis["models"][0]["attentions"]:
-        found[entry["attention"]] += [head["density"] for head in entry["heads"]]
-    return {name: statistics.fmean(one) if one else None for name, one in found.items()}
 
 
 def training(path: str, options: argparse.Namespace) -> Callable[[], float]:
@@ -67,20 +57,17 @@ def training(path: str, options: argparse.Namespace) -> Callable[[], float]:
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Speed and density of the trained and pruned models of a seed."""
+    """Speed of the large models of a seed that claims compare: trained, and with 24 heads."""
     from common import in_turns
     from pruned_generation import loaded_models
 
     import fairseq_entmax.models  # noqa: F401
 
     names = (path.name.partition(".")[0] for path in sorted(options.json.parent.glob("*.json.xz")))
-    own = [
-        name
-        for name in names
-        if f"-seed{options.seed}-" in f"{name}-" and not name.endswith(("-continued", "-scratch"))
-    ]
-    folders = {name: options.output / "runs" / name for name in own}
-    paths = {name: f"{x / BEST}" for name, x in folders.items() if (x / BEST).exists()}
+    roles = f"-large-seed{options.seed}", f"-large-seed{options.seed}-all24-pruned"
+    own = [name for name in names if name.endswith(roles) and not name.startswith("rise")]
+    files = {name: options.output / "runs" / name / BEST for name in own}
+    paths = {name: f"{file}" for name, file in files.items() if file.exists()}
     options.path = list(paths.values())
     translators = dict(zip(paths, loaded_models(options).values(), strict=True))
     trainings = {name: training(path, options) for name, path in paths.items()}
@@ -92,10 +79,9 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
     rows = []
     for name, rounds in in_turns(list(paths), options.rounds, rates).items() if paths else ():
-        analysis = json.loads((folders[name] / "analysis" / "analysis.json").read_text("utf-8"))
         translated, trained = map(list, zip(*rounds, strict=True))
         speed = {"sentences_per_second_rounds": translated, "updates_per_second_rounds": trained}
-        rows.append({"run": name, "density": density_of(analysis), **speed})
+        rows.append({"run": name, **speed})
     return rows
 
 

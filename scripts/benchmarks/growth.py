@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from attention_inputs import INDEPENDENT, QUERIES, Case, drawn
 from common import machine, machine_line, positive, write_json
 from cpu_attention import BMM, HERE, PASSES, SDPA, measure, shown
@@ -133,6 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     file = options.output / "growth.json"
     if options.run:
+        torch.set_num_threads(1)
         settings = {**machine(), "queries": options.queries, "alpha": ALPHA}
         rows = measured(options.queries, options.quick, options.rounds, options.seconds)
         write_json(file, settings, results=rows)

@@ -227,9 +227,20 @@ def measure(
     return rows
 
 
+def data(text: str) -> str:
+    """DATA, checked."""
+    if text.startswith(RANDOM):
+        synthetic.lengths_of(text.removeprefix(RANDOM))
+    elif not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"got {text!r}: there is no such folder")
+    return text
+
+
 def main() -> None:
     parser = common.arguments(__doc__, "training.json")
-    parser.add_argument("data", metavar="DATA", help="binarised data, or random:SOURCExTARGET")
+    parser.add_argument(
+        "data", metavar="DATA", type=data, help="binarised data, or random:SOURCExTARGET"
+    )
     parser.add_argument("--model", choices=MODELS, default="quickstart")
     parser.add_argument("--max-tokens", type=common.positive, default=1250, help="batch size")
     parser.add_argument("--cuda", action="store_true", help="train on a GPU")
@@ -247,9 +258,6 @@ def main() -> None:
     )
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     options, rest = parser.parse_known_args()
-    is_random = options.data.startswith(RANDOM)
-    if not is_random and not Path(options.data).is_dir():
-        parser.error(f"DATA got {options.data!r}: there is no such folder")
     for dtype in HALVES:
         # On a CPU, fairseq has no optimizer for fp16, and takes bf16 for that of a TPU
         if getattr(options, dtype) and not options.cuda:
@@ -260,7 +268,7 @@ def main() -> None:
     settings["kernel"] = kernel(on)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        if is_random:
+        if options.data.startswith(RANDOM):
             lengths = synthetic.lengths_of(options.data.removeprefix(RANDOM))
             in_batch = max(1, options.max_tokens // max(lengths))
             synthetic.write(folder, options.rounds * options.updates * in_batch, lengths)

@@ -43,7 +43,7 @@ def faster_than_softmax(corpus: Corpus, what: str) -> Finding:
     def judge(model: str) -> Finding:
         run, softmax = timed_run(corpus, model), timed_run(corpus, SOFTMAX)
         found = measures.faster(corpus, what, run, softmax, margin=0.02)
-        return found._replace(test=measures.density(corpus, run))
+        return found._replace(test=measures.of_attentions([run], "density"))
 
     found = measures.of_models((FIXED, measures.SPARSEMAX, LEARNED), judge)
     test = f"interval over rounds; densities of encoder, decoder, cross: {found.test}"

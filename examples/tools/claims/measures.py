@@ -78,6 +78,9 @@ def brevity(pairs: Pairs) -> str:
 
 def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
     """BLEU of the first minus the second of each pair, and the mean over resampled sentences."""
+    sizes = {tuple(run.analysis["data"].items()) for pair in pairs for run in pair}
+    if len(sizes) > 1:
+        raise NothingToJudge("the runs were scored on different test sets")
     sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
     return [one.bleu - other.bleu for one, other in pairs], statistics.paired_bootstrap(*sentences)
 
@@ -129,6 +132,18 @@ def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **optio
 
 
 # --- heads --------------------------------------------------------------------
+
+
+def of_attentions(runs: Sequence[Run], *path: str) -> str:
+    """Means over heads and seeds; a dash for an attention whose heads have no such number."""
+    shown = []
+    for attention in record.ATTENTIONS:
+        try:
+            found = [h.value(*path) for run in runs for h in run.each_head(attention)]
+            shown.append(words.number(float(numpy.mean(found))) if found else "–")
+        except NotInRecord:
+            shown.append("–")
+    return ", ".join(shown)
 
 
 def heads_exist(
@@ -247,12 +262,6 @@ def timed_run(corpus: Corpus, model: str, role: str = TRAINED, **wanted: str) ->
         raise NotInRecord(
             f"speed was not measured of a run with {record.in_words(wanted)}"
         ) from error
-
-
-def density(corpus: Corpus, run: Run) -> str:
-    """The densities in the timed models, of encoder-self, decoder-self and cross."""
-    timed = _timed(corpus)[run.run]["density"]
-    return ", ".join(words.number(timed[attention]) for attention in record.ATTENTIONS)
 
 
 def faster(

@@ -14,8 +14,9 @@ import numpy
 
 from claims import record, rules, words
 from claims.degrees import bits
+from claims.measures import of_attentions
 from claims.niculae_blondel import MAPPINGS
-from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
+from claims.record import Corpus, Run
 from claims.rules import LEVEL, OPEN, Claim, Finding
 
 QUICK = (
@@ -185,8 +186,8 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
                 _mean([run.epochs for run in runs], 1),
                 ", ".join(dict.fromkeys(run.ended_by for run in runs)),
                 _mean([run.parameters for run in runs], 0),
-                _of_attentions(runs, "density"),
-                _of_attentions(runs, "values", "alpha"),
+                of_attentions(runs, "density"),
+                of_attentions(runs, "values", "alpha"),
             ]
         )
     return rows
@@ -194,17 +195,6 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
 
 def _mean(values: Sequence[float], digits: int = 2) -> str:
     return words.number(float(numpy.mean(values)), digits) if values else "–"
-
-
-def _of_attentions(runs: Sequence[Run], *path: str) -> str:
-    """Means over heads and seeds; a dash for an attention whose heads have no such number."""
-    shown = []
-    for attention in ATTENTIONS:
-        try:
-            shown.append(_mean([h.value(*path) for run in runs for h in run.each_head(attention)]))
-        except NotInRecord:
-            shown.append("–")
-    return ", ".join(shown)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

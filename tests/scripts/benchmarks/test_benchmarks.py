@@ -134,7 +134,8 @@ def test_attention_on_a_gpu_matches_float64(monkeypatch):
     ("name", "words", "message"),
     [
         ("mapping", ["--shapes", "12"], "--shapes"),
-        ("training", ["nowhere"], "DATA got 'nowhere': there is no such folder"),
+        ("training", ["nowhere"], "argument DATA: got 'nowhere': there is no such folder"),
+        ("training", ["random:400"], "argument DATA: got '400': give random:SOURCExTARGET"),
         ("pruned_generation", ["--mapping=hardmax"], "--mapping: unknown mapping 'hardmax'"),
     ],
 )
