@@ -141,6 +141,9 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     asks(recovery, heads, teacher, f"--max-update {3 * 1817}", "--lr 0.003")
     asks(scratch, f"--max-update {10 + 3 * 1817}")
     steps.twice = False  # a step is noted as done for all protocols together
+    (steps.out / best.replace("baseline", "continued")).write_text("another teacher")
+    _, said = steps.once("prune.sh", "--cpu", *options, "loss", "--teacher")
+    assert "settings or data of prune-entmax-all6-loss-teacher-pruned have changed" in said
     calls, _ = steps.once("prune.sh", "--cpu", *options, "subset")
     search, recovery, _ = called(calls, "fairseq-train")
     asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")

@@ -6,10 +6,7 @@ import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
-from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.checkpoint_model import use_counterpart
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
 from tests.support import (
@@ -30,23 +27,6 @@ def pair(**options):
 
 def loss_of(model, sample, criterion=CrossEntropyCriterion):
     return criterion(text_task(), sentence_avg=False)(model, sample)[0]
-
-
-def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
-    stock = [name for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"] if "entmax" not in name]
-    assert {"transformer_lm", "transformer_lm_gpt", "transformer_lm_wiki103"} <= set(stock)
-    plain = vars(TransformerLanguageModelConfig())
-    for name in stock:
-        ours, theirs = Namespace(), Namespace()
-        ARCH_CONFIG_REGISTRY[f"entmax_{name}"](ours)
-        ARCH_CONFIG_REGISTRY[name](theirs)
-        # fairseq takes what its function leaves open from its dataclass, in this order
-        expected = {**plain, **vars(theirs)}
-        shared = {key: value for key, value in expected.items() if not str(value).startswith("${")}
-        shared.pop("_name")
-        assert shared.items() <= vars(ours).items()
-        assert ours.attn_mapping == "entmax"
-        assert ARCH_MODEL_REGISTRY[f"entmax_{name}"] is EntmaxTransformerLanguageModel
 
 
 @pytest.mark.parametrize(

@@ -3,27 +3,16 @@
 from functools import partial
 
 import pytest
-import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.brute_force import sentence_losses
 from tests.analysis.data_types.small import slope
-from tests.support import batch, build_model, spread_scores, tiny_task
+from tests.analysis.importance.test_relevance import ALL, PRE_NORM, make
+from tests.support import batch, build_model, tiny_task
 
 PAD = tiny_task().source_dictionary.pad()
-ALL = "encoder-self,decoder-self,cross"
 PRUNED = {"encoder_self_attn_heads": "0,3", "cross_attn_heads": "1,0"}
-
-
-def make(**options):
-    model = spread_scores(build_model(**options), 2.0)
-    torch.manual_seed(5)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    return model
 
 
 @pytest.mark.parametrize(
@@ -31,7 +20,7 @@ def make(**options):
     [
         {},
         {"attn_mapping": "softmax"},
-        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        PRE_NORM,
         {"head_gates": ALL},
         PRUNED,
         {"no_cross_attention": True},

@@ -252,6 +252,14 @@ def test_runs_with_other_numbers_of_updates_are_not_compared():
     assert (found.verdict, "updates" in found.why) == (UNDECIDED, True)
 
 
+def test_bleu_of_different_test_sets_is_not_compared():
+    def fewer(document):
+        document["analysis"]["data"]["sentences"] -= document["role"] == "continued"
+
+    found = CLAIMS["voita.pruned.softmax"].judged(corpus(fewer, **PRUNED)).decision
+    assert (found.verdict, "different test sets" in found.why) == (UNDECIDED, True)
+
+
 def test_one_seed_decides_only_claims_about_speed():
     found = corpus(seed=[1])
     speed = read_object(RECORD / "speed.json")
