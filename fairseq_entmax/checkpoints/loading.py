@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from fairseq_entmax.checkpoints import numpy_values
 from fairseq_entmax.checkpoints.settings import TRUST, UnsafeCheckpointError, check_settings
 
-# The only class in fairseq's checkpoints besides tensors and plain containers
+# The only class in fairseq's checkpoints besides tensors, numbers and plain containers
 torch.serialization.add_safe_globals([argparse.Namespace])
 
 
@@ -50,7 +51,9 @@ class SafelyLoadingTorch(ModuleType):
         """``torch.load`` with its safe loader, even if the environment turns that off."""
         path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", "the file")
         try:
-            state = torch.load(file, *args, **{**kwargs, "weights_only": True})
+            with torch.serialization.safe_globals(numpy_values.GLOBALS):
+                state = torch.load(file, *args, **{**kwargs, "weights_only": True})
+            state = numpy_values.plain(state)
         except Exception as error:
             # torch fails in many ways on a file that is no checkpoint. If a file is missing or
             # may not be read, the error has its name

@@ -20,7 +20,6 @@ from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 from fairseq.optim.adam import Adam
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
@@ -28,7 +27,6 @@ from fairseq_entmax.fairseq_patches import (
     adam,
     archives,
     atomic_copies,
-    bleu_counts,
     checked_trainer,
     error_sentences,
     exact_search,
@@ -94,7 +92,6 @@ def install() -> None:
     utils.multi_tensor_l2norm_available = True
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", atomic_copies.copy_whole)
-    replace(TranslationTask, "reduce_metrics", bleu_counts.log_plain_counts)
     opening = error_sentences.refuse_checkpoint, moved_checkpoints.forget_folder
     replace(checkpoint_utils, "load_checkpoint_to_cpu", *opening)
     replace(file_utils, "load_archive_file", archives.extract_within_folder)

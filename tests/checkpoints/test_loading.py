@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -24,16 +25,28 @@ def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
         "tensors": [torch.nn.Parameter(torch.ones(2)), torch.get_rng_state(), torch.zeros(0, 5)],
         "views": [torch.arange(60).to(dtype)[3:50:2] for dtype in DTYPES],
     }
+    # NumPy's numbers become plain ones, wherever they are
+    array = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    values["metrics"] = [("valid", {"best": np.float64(0.5), "n": (np.int64(7), array)})]
     path = tmp_path / "a.pt"
     state = {"model": {}, "extra_state": values}
     torch.save(state, path, _use_new_zipfile_serialization=zipped)
     loaded = checkpoints.load_checkpoint(str(path))["extra_state"]
     assert loaded["settings"] == values["settings"]
     assert loaded["weights"]._metadata == values["weights"]._metadata
+    best = {"best": 0.5, "n": (7, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])}
+    assert repr(loaded["metrics"]) == repr([("valid", best)])
     for name in ("tensors", "views"):
         for one, other in zip(loaded[name], values[name], strict=True):
             assert one.dtype == other.dtype
             assert torch.equal(one, other)
+
+
+def test_arrays_of_anything_but_numbers_are_refused(tmp_path):
+    for value in (["a"], [None], np.zeros(2, "f8,i4"), np.zeros(2, ">f8"), np.datetime64("2020")):
+        torch.save({"model": {}, "best": np.array(value)}, tmp_path / "a.pt")
+        with pytest.raises(checkpoints.UnsafeCheckpointError, match="it has an array of "):
+            checkpoints.load_checkpoint(str(tmp_path / "a.pt"))
 
 
 @pytest.mark.parametrize(
