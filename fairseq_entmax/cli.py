@@ -266,7 +266,3 @@ def _prune(options: argparse.Namespace) -> None:
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
         print(as_arguments(report.options_after))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -111,7 +111,7 @@ def stop_command(error: Exception) -> None:
 def running_command() -> str:
     """The name of the running fairseq command, also as ``python -m fairseq_cli.train``; or ''."""
     folder, name = os.path.split(os.path.abspath(sys.argv[0] if sys.argv else ""))
-    if name.startswith("fairseq-"):
+    if name.startswith("fairseq-") and name != "fairseq-entmax":  # which reports errors itself
         return name
     if os.path.basename(folder) == "fairseq_cli":
         return f"fairseq-{os.path.splitext(name)[0].replace('_', '-')}"

@@ -1,8 +1,19 @@
-"""The text of an exception, as part of one sentence."""
+"""The text of an exception, as part of one sentence; and that of a package that is missing."""
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 MOST = 200
+
+
+def required(module: str, message: str) -> Any:
+    """An optional module; if it is missing, the message says what to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(message, name=module.partition(".")[0]) from error
 
 
 def reason(error: BaseException) -> str:

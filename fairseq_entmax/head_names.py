@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fairseq_entmax.attentions import ATTENTIONS
@@ -43,3 +44,14 @@ def parse_heads(text: str) -> set[Head]:
                 raise ValueError(f"the head {named} is named twice")
             heads.add(named)
     return heads
+
+
+def check_heads(heads: Collection[Head], counts: Mapping[str, Sequence[int]], model: str) -> None:
+    """Raise ValueError if a model lacks one of the heads; the message has its number in each layer."""
+    for head in sorted(heads):
+        layers = counts.get(head.attention, [])
+        if head.layer >= len(layers) or head.head >= layers[head.layer]:
+            raise ValueError(
+                f"{model} has no head {head}: the layers of its {head.attention} attention have "
+                f"{', '.join(map(str, layers)) or 'no'} heads; layers and heads are counted from 0"
+            )

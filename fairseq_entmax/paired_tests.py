@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_entmax.error_messages import required
+
 
 def require_scipy() -> Any:
     """Return the module ``scipy.stats``, or raise an error that says how to install it."""
-    try:
-        import scipy.stats
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the paired t-test needs scipy, which is not installed: run pip install "
-            "'fairseq-entmax[analysis]'",
-            name="scipy",
-        ) from error
-    return scipy.stats
+    install = "the paired t-test needs scipy: run pip install 'fairseq-entmax[analysis]'"
+    return required("scipy.stats", install)
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:

@@ -86,6 +86,7 @@ def test_fairseqs_commands_are_recognised_by_their_script(monkeypatch):
         ("/somewhere/bin/fairseq-eval-lm", "fairseq-eval-lm"),
         ("/somewhere/fairseq_cli/eval_lm.py", "fairseq-eval-lm"),
         ("-c", ""),
+        ("/somewhere/bin/fairseq-entmax", ""),
         ("/somewhere/bin/pytest", ""),
     ):
         monkeypatch.setattr(sys, "argv", [script])

@@ -19,7 +19,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
 
 logger = logging.getLogger(__name__)
-_REMEDY = "continue with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
+_REMEDY = "continue with --reset-optimizer, or use --finetune-from-model and another --save-dir"
 
 
 def restore_grown_model(
@@ -53,7 +53,7 @@ def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
             logger.warning(
                 "--alpha-lr-factor or --gate-lr-factor differs from that in the checkpoint, but the "
                 "optimizer goes on with averages of gradients scaled by the old factor: give "
-                "--reset-optimizer and another --save-dir to reset them"
+                "--restore-file with this checkpoint, --reset-optimizer and another --save-dir to reset them"
             )
         load(self, state_dict, *args, **kwargs)
 

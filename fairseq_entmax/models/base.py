@@ -250,13 +250,14 @@ def architecture(
 ) -> Callable[[Any], None]:
     """Make an architecture's function: set our defaults and fairseq's, then check a command line.
 
-    The check comes before data are read; if heads come from a checkpoint, once that is read.
+    The check comes before data are read; if heads come from a checkpoint, once that is read. The
+    options in a checkpoint are left to its reader, who can name it.
     """
 
     def defaults(args: Any) -> None:
         config.set_defaults(args, model_class.features)
         stock_defaults(args)
-        if isinstance(args, Namespace):
+        if isinstance(args, Namespace) and getattr(args, "save_dir", None) is not None:
             with compat.stopping_command():
                 kernels.chosen()
                 if initial_checkpoint_of(args) is None:

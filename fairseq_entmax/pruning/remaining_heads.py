@@ -91,19 +91,6 @@ def _copy_of_remaining(model: CheckpointModel, remaining: list[int]) -> dict[str
     return arguments
 
 
-def check_heads(heads: Collection[Head], model: CheckpointModel) -> None:
-    """Raise ValueError if the model lacks one of the heads; the message lists those it has."""
-    present = head_counts(model)
-    for head in sorted(heads):
-        layers = present.get(head.attention, [])
-        if head.layer >= len(layers) or head.head >= layers[head.layer]:
-            counts = ", ".join(map(str, layers)) or "no"
-            raise ValueError(
-                f"{model.path} has no head {head}: the layers of its {head.attention} attention "
-                f"have {counts} heads; layers and heads are counted from 0"
-            )
-
-
 def check_budget(model: CheckpointModel) -> None:
     """Raise ValueError if training had a budget of heads, and ended before it decided them."""
     cfg, weights = model.state.get("cfg"), model.state["model"]

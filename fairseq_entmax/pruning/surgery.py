@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairseq_entmax.attentions import SIDES
 from fairseq_entmax.files import check_target, whole_file
-from fairseq_entmax.head_names import Head
+from fairseq_entmax.head_names import Head, check_heads
 from fairseq_entmax.mappings import Mapping, PerHeadMapping
 from fairseq_entmax.mappings.functional import in_full_precision
 from fairseq_entmax.models.checkpoint_model import (
@@ -31,7 +31,6 @@ from fairseq_entmax.pruning.remaining_heads import (
     HeadCounts,
     RemainingHeads,
     check_budget,
-    check_heads,
     head_counts,
     remaining_heads,
 )
@@ -116,7 +115,7 @@ def _prune(
             f"{model.path} has no head gates, so none of its heads is closed: --keep fewer heads, or name "
             f"those to remove, such as --heads '{model.attentions[0].attention}:0.3,0.5'"
         )
-    check_heads(heads, model)
+    check_heads(heads, head_counts(model), model.path)
     if not undecided:
         check_budget(model)
     weights = {

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fairseq_entmax.error_messages import required
 from fairseq_entmax.progress import watched
 
 ROUGE_1, ROUGE_2, ROUGE_L = TYPES = ("rouge1", "rouge2", "rougeL")
@@ -125,15 +126,8 @@ def score_documents(
 
 def require_rouge_score() -> Any:
     """Import ``rouge_score.rouge_scorer``, or say how to install it."""
-    try:
-        from rouge_score import rouge_scorer
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "ROUGE needs rouge-score, which is not installed: run pip install "
-            "'fairseq-entmax[summaries]'",
-            name="rouge_score",
-        ) from error
-    return rouge_scorer
+    install = "ROUGE needs rouge-score: run pip install 'fairseq-entmax[summaries]'"
+    return required("rouge_score.rouge_scorer", install)
 
 
 class _Tokenizer:

@@ -19,7 +19,6 @@ from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
     Removal,
     Scorer,
-    check_heads,
     heads_of,
     names_of,
     text_of,
@@ -29,8 +28,9 @@ from fairseq_entmax.analysis.data.generation import OF_GENERATE_ALONE, search_op
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.models.likelihood import has_zeros
 from fairseq_entmax.analysis.models.loaded import load_models
+from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.files import sha256, write_together
-from fairseq_entmax.head_names import Head
+from fairseq_entmax.head_names import Head, check_heads
 from fairseq_entmax.paired_tests import require_scipy
 from fairseq_entmax.progress import watched
 from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_score
@@ -137,8 +137,11 @@ def _removals(args: Namespace, model: Any) -> list[Removal]:
 
 def _heads(option: str, text: str, model: Any) -> list[Head]:
     heads = sorted(choices.named_heads(option, text))
+    counts: dict[str, list[int]] = {}
+    for attention, _, module in attention_modules(model):
+        counts.setdefault(attention, []).append(module.num_heads)
     try:
-        check_heads(model, heads)
+        check_heads(heads, counts, "the model")
     except ValueError as error:
         raise ValueError(f"{option}: {error}") from None
     return heads

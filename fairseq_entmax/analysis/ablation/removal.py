@@ -59,15 +59,6 @@ def heads_of(model: nn.Module) -> list[Head]:
     )
 
 
-def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
-    """Raise ValueError if a model lacks one of these heads; closed heads count as present."""
-    present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
-    for head in sorted(heads):
-        if head.head >= present.get(head[:2], 0):
-            there = ", ".join(f"{a} layer {layer}: {n}" for (a, layer), n in present.items())
-            raise ValueError(f"the model has no head {head}, counted from 0: it has {there}")
-
-
 @contextmanager
 def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
     """Remove heads of a model within the block, and restore them afterwards."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from fairseq_entmax.analysis.document.schema import fill, schema
 from fairseq_entmax.analysis.measures.base import Number, declared
+from fairseq_entmax.error_messages import required
 from fairseq_entmax.files import write_together
 
 FORMAT = "fairseq-entmax-analysis"
@@ -40,13 +41,8 @@ def validate(analysis: Any, name: str) -> None:
             f"{name} has version {version!r} of the format, but this release reads version "
             f"{VERSION}: analyse the checkpoints again, or use the release that wrote it"
         )
-    try:
-        import jsonschema
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "reading an analysis needs jsonschema: run pip install 'fairseq-entmax[report]'",
-            name="jsonschema",
-        ) from None
+    install = "reading an analysis needs jsonschema: run pip install 'fairseq-entmax[report]'"
+    jsonschema = required("jsonschema", install)
     validator = jsonschema.Draft202012Validator(schema(_described(analysis)))
     error = jsonschema.exceptions.best_match(validator.iter_errors(analysis))
     if error is not None:

@@ -6,11 +6,11 @@ pipelines use their own sets of relations, such as ``pobj`` and ``oa``."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator
 from typing import Any
 
+from fairseq_entmax.error_messages import required
 from fairseq_entmax.files import check_target, refuse_inputs, whole_file
 from fairseq_entmax.progress import watched
 from fairseq_entmax.summaries.generated import read_lines
@@ -44,13 +44,10 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
 
 def _load(language: str) -> Any:
     """Load a language's small pipeline, or the pipeline of that name or folder."""
-    try:
-        spacy = importlib.import_module("spacy")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "tagging needs spaCy: run pip install 'fairseq-entmax[tagger]', or make the CoNLL-U "
-            "file with another tagger"
-        ) from error
+    instead = "or make the CoNLL-U file with another tagger"
+    spacy = required(
+        "spacy", f"tagging needs spaCy: run pip install 'fairseq-entmax[tagger]', {instead}"
+    )
     name = language
     if not (spacy.util.is_package(name) or os.path.isdir(name)):
         # spaCy's name for the small pipeline of a language
