@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from fairseq_entmax.attentions import CROSS
@@ -18,6 +19,7 @@ from fairseq_entmax.models.features.attention_heads import (
 from fairseq_entmax.models.features.copying import Copying
 
 _LAST = "checkpoint_last.pt"
+_CAN_CHANGE = re.compile(r":(warmup|lr_factor)=[^:|*,)]*")  # on resuming, in a mapping's text
 
 
 def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
@@ -30,15 +32,16 @@ def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
 
 
 def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | None) -> None:
-    """Refuse other mappings than those of the training in the save folder, as fairseq would go on with it."""
+    """Refuse mappings that differ from those of the training in the save folder, which would go on."""
     if initial is None or initial.path != os.path.join(args.save_dir, _LAST):
         return
-    for attention, specs in initial.options.specs.items():
-        if {*map(str, specs)} != {*map(str, new := options.specs.get(attention, specs))}:
+    for attention, theirs in initial.options.specs.items():
+        ours = options.specs.get(attention, theirs)
+        pair = [_CAN_CHANGE.sub("", layers_text(specs)) for specs in (theirs, ours)]
+        if pair[0] != pair[1]:
             raise ValueError(
-                f"{initial.path} is of a training with the {attention} mapping {layers_text(specs)}, "
-                f"not {layers_text(new)}: give another --save-dir, and --finetune-from-model with this "
-                f"file to start from it"
+                f"{initial.path} is of a training with the {attention} mapping {pair[0]}, not {pair[1]}: "
+                f"give another --save-dir, and --finetune-from-model {initial.path} to start from it"
             )
 
 

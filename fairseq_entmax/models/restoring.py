@@ -23,8 +23,7 @@ from fairseq_entmax.models.feature import ModelOptions
 
 logger = logging.getLogger(__name__)
 
-# fairseq resumes from the folder of --save-dir, which is "checkpoints" by default
-_SAVE_DIR = "; a new training needs another --save-dir"
+_SAVE_DIR = "; a new training needs another --save-dir"  # fairseq resumes from what is there
 
 
 class Restoring(nn.Module):

@@ -25,7 +25,6 @@ def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
         "tensors": [torch.nn.Parameter(torch.ones(2)), torch.get_rng_state(), torch.zeros(0, 5)],
         "views": [torch.arange(60).to(dtype)[3:50:2] for dtype in DTYPES],
     }
-    # NumPy's numbers become plain ones, wherever they are
     array = np.asfortranarray(np.arange(6, dtype=">f4").reshape(2, 3))
     values["metrics"] = [("valid", {"best": np.float64(0.5), "n": (np.int64(7), array)})]
     path = tmp_path / "a.pt"
