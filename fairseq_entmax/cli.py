@@ -100,6 +100,7 @@ def _run(words: list[str]) -> int:
         text = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.filename and error.strerror:
             text = f"{error.filename}: {error.strerror}"
+            text += ": give a file in it" if isinstance(error, IsADirectoryError) else ""
         print(f"fairseq-entmax {command}: {text}", file=sys.stderr)
         return 1
     return 0

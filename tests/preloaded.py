@@ -50,8 +50,7 @@ COMMANDS = (
 PYTHON = "python3"
 OF_TORCH = (
     "*environment.py\\ mapping*|*environment.py\\ gpus*|*summary_models.py\\ known*|"
-    "*pruning_table.py*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|"
-    "*claims_speed.py*"
+    "*pruning_table.py*|*predictions.py\\ write*|*predictions.py\\ speed*|*claims_record.py*|*claims_speed.py*"
 )
 STARTUP = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request

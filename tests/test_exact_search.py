@@ -164,8 +164,7 @@ def test_a_command_ends_with_counts_of_exact_cut_off_and_impossible_searches(cap
         assert caplog.messages == []  # models without zeros are not reported
         assert reporting(main) == "what it returns"
         assert caplog.messages == [
-            "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "
-            "probability"
+            "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero probability"
         ]
         reporting(lambda: find(table_model(ENDLESS), [[A], [B]], max_len_b=3))
         reporting(lambda: find(table_model({**THREE, (B,): {EOS: 1.0}}), prefix=[[B]]))

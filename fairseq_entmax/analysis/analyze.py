@@ -213,8 +213,7 @@ def _sentences(text: str, size: int) -> list[int]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and int(part) < size):
             raise ValueError(
-                f"--sentences got {part!r}: give comma-separated numbers from 0 to {size - 1}, "
-                f"such as 0,5,17"
+                f"--sentences got {part!r}: give comma-separated numbers from 0 to {size - 1}, such as 0,5,17"
             )
         numbers.append(int(part))
     return list(dict.fromkeys(numbers))

@@ -93,8 +93,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         help="the heads to remove one at a time, as layer.head counted from 0, such as "
-        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is "
-        "not closed",
+        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is not closed",
     )
     group.add_argument(
         "--sets",
@@ -163,8 +162,7 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
     names = chosen_names("--scores", text, SCORES)
     if names != [LOSS] and not has_text:
         raise ValueError(
-            f"--scores got {text!r}, but this kind of model neither translates nor summarises: "
-            f"give {LOSS}"
+            f"--scores got {text!r}, but this kind of model neither translates nor summarises: give {LOSS}"
         )
     return names
 

@@ -59,8 +59,7 @@ class HeadL0Criterion(FairseqCriterion):
             self.penalty = read_penalty(cfg)
         if self.penalty.targets is None and not self.penalty.weight:
             logger.warning(
-                "neither --l0-weight nor --target-heads was given to --criterion %s: open heads "
-                "cost nothing",
+                "neither --l0-weight nor --target-heads was given to --criterion %s: open heads cost nothing",
                 self.name,
             )
 

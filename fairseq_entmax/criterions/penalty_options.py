@@ -25,8 +25,7 @@ class HeadL0Options(FairseqDataclass):
 
     l0_weight: float = compat.option(
         0.0,
-        "lambda: penalty in nats per target token for each head that is "
-        "expected to be open, from 0 to 1000",
+        "lambda: penalty in nats per target token for each head that is expected to be open, from 0 to 1000",
     )
     l0_warmup_updates: int = compat.option(
         -1,

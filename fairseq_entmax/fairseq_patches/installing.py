@@ -79,6 +79,7 @@ def install() -> None:
     step = rising.tell_updates, without_kernel, unread_weights.step_without
     replace(Trainer, "train_step", *step)
     replace(Trainer, "valid_step", without_kernel)
+    replace(Trainer, "lr_step", rising.step_without_loss)
     replace(EMA, "__init__", moving_averages.average_no_whole_numbers)
     replace(checkpoint_utils, "save_checkpoint", rising.forget_best)
     # For models that give words probability zero

@@ -112,6 +112,5 @@ def refuse_other_training(
         if theirs != type(part).__name__:
             raise ValueError(
                 f"{filename} was trained with the {name} {theirs}, and this training has "
-                f"{type(part).__name__}, so its optimizer state does not fit: "
-                f"{_REMEDY}"
+                f"{type(part).__name__}, so its optimizer state does not fit: {_REMEDY}"
             ) from error

@@ -1,7 +1,8 @@
 """Rising mappings (``--alpha-warmup-updates``) and outputs (``--loss-alpha-warmup-updates``).
 
 Without it: validation and the checkpoint have the share of the previous update, the best checkpoints
-may be from the middle of the rise, denser than asked for, and ``--patience`` may end training there.
+may be from the middle of the rise, denser than asked for, ``--patience`` may end training there, and
+``reduce_lr_on_plateau`` takes its rate to 0.
 Remove when: fairseq tells a model its updates also after each, and lets it say that it is not done.
 """
 
@@ -47,13 +48,21 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
     extra_state = load(trainer, *args, **kwargs)
     if extra_state is not None and _is_rising(trainer):
         extra_state.pop("best", None)
-    if trainer.get_num_updates() and any(not one.share for one in rises_of(trainer.get_model())):
+    updates, rises = trainer.get_num_updates(), rises_of(trainer.get_model())
+    if any(0 < updates < one.length and not one.share for one in rises):
         logger.warning(
             "the checkpoint was trained without a warm-up, and its %d updates count as such, so sparsity "
             "changes suddenly: --finetune-from-model counts from 0",
-            trainer.get_num_updates(),
+            updates,
         )
     return extra_state
+
+
+def step_without_loss(
+    step: Callable[..., Any], trainer: Trainer, epoch: int, val_loss: Any = None
+) -> Any:
+    """``Trainer.lr_step``, but no loss lowers the rate of ``reduce_lr_on_plateau`` while anything rises."""
+    return step(trainer, epoch, None if _is_rising(trainer) else val_loss)
 
 
 def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:

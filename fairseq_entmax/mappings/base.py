@@ -303,8 +303,7 @@ class OfHeads(Mapping):
                 texts = [fixed[name] for name in cls.init_of.values() if name in fixed]
                 verb = "is" if len(texts) == 1 else "are"
                 raise ValueError(
-                    f"{option} needs a learned number, but {' and '.join(texts)} {verb} fixed: "
-                    f"leave one out"
+                    f"{option} needs a learned number, but {' and '.join(texts)} {verb} fixed: leave one out"
                 )
         return values
 

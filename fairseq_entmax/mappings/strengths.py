@@ -37,8 +37,7 @@ def check_strength_init(value: float | str, name: str) -> float:
     number = check_strength(value, name)
     if number == 0.0:
         raise ValueError(
-            f"{name} must be a number above 0, not {number}: a learned strength that starts at 0 "
-            f"never changes"
+            f"{name} must be a number above 0, not {number}: a learned strength that starts at 0 never changes"
         )
     return number
 

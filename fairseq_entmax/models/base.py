@@ -111,9 +111,9 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
     def _namespace(cls, cfg: Any) -> Namespace:
         """Options from the ``model`` section, with some on checkpoints and the loss."""
         config.refuse_unknown(cfg, cls._option_names(), cls.features)
-        names = ("save_dir", "no_save", "restore_file", "continue_once", "finetune_from_model")
+        names = "save_dir no_save restore_file continue_once finetune_from_model checkpoint_suffix"
         checkpoint = cfg._get_root().get("checkpoint") or {}
-        borrowed = {name: checkpoint.get(name) for name in names}
+        borrowed = {name: checkpoint.get(name) for name in names.split()}
         criterion = cfg._get_root().get("criterion")
         borrowed["criterion"] = getattr(criterion, "_name", None)
         borrowed["loss_alpha"] = getattr(criterion, "loss_alpha", None)
@@ -255,6 +255,7 @@ def architecture(
     """
 
     def defaults(args: Any) -> None:
+        config.flatten(args)
         config.set_defaults(args, model_class.features)
         stock_defaults(args)
         if isinstance(args, Namespace) and getattr(args, "save_dir", None) is not None:

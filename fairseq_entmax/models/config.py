@@ -51,6 +51,17 @@ def set_defaults(args: Any, features: Features = FEATURES) -> None:
             setattr(args, option, default)
 
 
+def flatten(settings: Any) -> None:
+    """Move the parts of a structured configuration to the names that fairseq's architectures read."""
+    for part in ("encoder", "decoder", "quant_noise"):
+        if isinstance(group := getattr(settings, part, None), Dictionary):
+            if part == "decoder" and "embed_dim" in group:  # as in fairseq's dataclass
+                group = {**dict.fromkeys(("input_dim", "output_dim"), group["embed_dim"]), **group}
+            for name, value in group.items():
+                setattr(settings, f"{part}_{name}", value)
+            delattr(settings, part)
+
+
 def refuse_unknown(
     names: Iterable[Any], known: Collection[str], features: Features = FEATURES
 ) -> None:
@@ -58,12 +69,9 @@ def refuse_unknown(
 
     fairseq ignores names that it does not know, so the experiment would not be the intended one.
     """
-    allowed = defaults_of(features)
+    allowed = list(defaults_of(features))
     for name in map(str, names):
-        is_like = any(word in name for word in _WORDS_OF_OPTIONS) or get_close_matches(
-            name, allowed, 1, 0.8
-        )
-        if name not in known and is_like:
-            raise ValueError(
-                f"model.{name} is not an option of this model; allowed: {', '.join(allowed)}"
-            )
+        like = get_close_matches(name, known, 1, 0.9) or get_close_matches(name, allowed, 1, 0.8)
+        if name not in known and (like or any(word in name for word in _WORDS_OF_OPTIONS)):
+            all_allowed = ", ".join([*like, *allowed])
+            raise ValueError(f"model.{name} is not an option of this model; allowed: {all_allowed}")

@@ -224,8 +224,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     def scriptable_form(self) -> nn.Module:
         raise ValueError(
             "a model that copies cannot be scripted or exported, because its output mixes in words "
-            "of the source: generate with fairseq-generate, or export a model of --arch "
-            "entmax_transformer"
+            "of the source: generate with fairseq-generate, or export a model of --arch entmax_transformer"
         )
 
     def load_state_dict(
@@ -257,8 +256,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         super()._log_missing()
         if self.decoder.filled:
             logger.warning(
-                "the checkpoint has no switch between generating and copying; it starts as in a "
-                "new model"
+                "the checkpoint has no switch between generating and copying; it starts as in a new model"
             )
 
     def forward(self, *args: Any, mixed: bool = True, **kwargs: Any) -> Any:
@@ -286,8 +284,7 @@ def check_dictionaries(source: Any, target: Any, markers: int) -> None:
         remedy = "make it with 'fairseq-entmax oov vocabulary', or leave the option out"
         raise ValueError(
             f"--source-position-markers {markers}: the dictionary ends with {there} words "
-            f"<unk-0>, <unk-1> and so on: "
-            f"{f'give --source-position-markers {there}' if there else remedy}"
+            f"<unk-0>, <unk-1> and so on: {f'give --source-position-markers {there}' if there else remedy}"
         )
 
 

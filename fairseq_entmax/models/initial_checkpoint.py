@@ -33,7 +33,7 @@ def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
 
 def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | None) -> None:
     """Refuse mappings that differ from those of the training in the save folder, which would go on."""
-    if initial is None or initial.path != os.path.join(args.save_dir, _LAST):
+    if initial is None or initial.path != os.path.join(args.save_dir, _with_suffix(args, _LAST)):
         return
     for attention, theirs in initial.options.specs.items():
         ours = options.specs.get(attention, theirs)
@@ -41,7 +41,7 @@ def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | N
         if pair[0] != pair[1]:
             raise ValueError(
                 f"{initial.path} is of a training with the {attention} mapping {pair[0]}, not {pair[1]}: "
-                f"give another --save-dir, and --finetune-from-model {initial.path} to start from it"
+                f"give another --save-dir, or the mapping of that training"
             )
 
 
@@ -102,7 +102,12 @@ def initial_checkpoint_of(args: Any) -> str | None:
     if has_counts or getattr(args, "save_dir", None) is None:
         return None
     restore, names = getattr(args, "restore_file", None), ("continue_once", "finetune_from_model")
-    paths = [os.path.join(args.save_dir, _LAST), *(getattr(args, name, None) for name in names)]
+    last = os.path.join(args.save_dir, _with_suffix(args, _LAST))
+    paths = [last, *(getattr(args, name, None) for name in names)]
     if restore not in (None, _LAST):  # fairseq then looks nowhere else
-        paths = [restore]
+        paths = [_with_suffix(args, restore)]
     return next((str(path) for path in paths if path and os.path.isfile(path)), None)
+
+
+def _with_suffix(args: Any, path: str) -> str:
+    return path.replace(".pt", f"{getattr(args, 'checkpoint_suffix', None) or ''}.pt")

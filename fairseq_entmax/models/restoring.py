@@ -102,8 +102,7 @@ class Restoring(nn.Module):
         filled = [name for attention in attentions for name in attention.filled]
         if filled:
             logger.warning(
-                "the checkpoint has no value for %d learned parameters; they start as in a new "
-                "model: %s",
+                "the checkpoint has no value for %d learned parameters; they start as in a new model: %s",
                 *(len(filled), ", ".join(filled)),
             )
 
@@ -126,8 +125,8 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
             f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints{_SAVE_DIR} ({message:.600})"
         )
     return ValueError(
-        f"the checkpoint's weights do not fit the model: give the options that it was "
-        f"trained with, or another checkpoint{_SAVE_DIR} ({message:.600})"
+        f"the checkpoint's weights do not fit the model: give the options and the data, with their "
+        f"dictionaries, that it was trained with, or another checkpoint{_SAVE_DIR} ({message:.600})"
     )
 
 

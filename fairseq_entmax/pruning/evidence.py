@@ -49,8 +49,7 @@ class Choice(NamedTuple):
             if number > (most := len(group)):
                 of_group = "" if name == ALL else f" of {name}"
                 raise ValueError(
-                    f"--keep {self.keep}: {model.path} has {most} open heads{of_group}: give {most} "
-                    f"or less"
+                    f"--keep {self.keep}: {model.path} has {most} open heads{of_group}: give {most} or less"
                 )
             unknown += [str(head) for head in group if head not in scores]
             if unknown and self.by == GATES:

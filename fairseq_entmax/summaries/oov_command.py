@@ -120,6 +120,7 @@ def _mark(options: argparse.Namespace) -> None:
     ]
     inputs = {"the source": options.source, "the target": options.target}
     refuse_inputs(outputs, {**inputs, "the dictionary": options.vocab})
+    refuse_inputs(outputs[1:], {"the output of --output-source": options.output_source})
     vocabulary = oov.read_vocabulary(options.vocab)
     paths = [getattr(options, side) for side in sides]
     with whole_set(outputs) as files:

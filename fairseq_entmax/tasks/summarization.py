@@ -32,8 +32,7 @@ class SummarizationConfig(TranslationConfig):
     length_penalty: str = compat.option(
         AVERAGE,
         "how to compare hypotheses of different lengths: average (fairseq's: divide by length to the "
-        "power of --lenpen), or wu (divide by ((5 + length) / 6) to the power of --lenpen, 0.9 for "
-        "summaries)",
+        "power of --lenpen), or wu (divide by ((5 + length) / 6) to the power of --lenpen, 0.9 for summaries)",
     )
     coverage_penalty: float = compat.option(
         0.0,
@@ -140,8 +139,7 @@ def read_search(read: Callable[[str], Any], dictionary: Any) -> SearchSettings:
         if index == dictionary.unk() and token != dictionary.unk_word:
             raise ValueError(
                 f"--no-repeat-ngram-except got {token!r:.100}, which is not in the target's "
-                f"dictionary: write it as it is there, such as '▁.' with SentencePiece, or leave "
-                f"it out"
+                f"dictionary: write it as it is there, such as '▁.' with SentencePiece, or leave it out"
             )
         indices.add(index)
     return SearchSettings(length, float(coverage), tuple(sorted(indices)))

@@ -20,8 +20,7 @@ def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> di
     """Options of fairseq-train in some arrays of a dataset.sh; `given` are options of the user."""
     script = (
         f"set -eu; REST=({given}) MAPPING=entmax DEFAULT_OUTPUT=/nowhere ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
-        "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; "
-        "source $ROOT/examples/lib/pruning.sh; "
+        "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; source $ROOT/examples/lib/pruning.sh; "
         "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "
         "if declare -F model_options >/dev/null; then model_options entmax; fi; "
         "if declare -F prune_schedules >/dev/null; then prune_schedules; fi; "

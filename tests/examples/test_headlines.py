@@ -65,10 +65,7 @@ def test_the_first_of_equal_bodies_stays_and_near_duplicates_go_to_the_test_set(
 
 
 def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks() -> None:
-    long = (
-        "Does this\nand that.\n.\n It can:\n  * read  URLs (https://example.org/a*b)\n"
-        "  - write\n   + sort -x\n."
-    )
+    long = "Does this\nand that.\n.\n It can:\n  * read  URLs (https://example.org/a*b)\n  - write\n   + sort -x\n."
     (package,) = packages(Entry("a", "a  title", long))
     body = "Does this and that. It can: read URLs (https://example.org/a*b) write sort -x"
     assert package.body == body

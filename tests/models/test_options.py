@@ -4,6 +4,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq import models
 from omegaconf import OmegaConf
 
 from fairseq_entmax.attention import attention_modules
@@ -261,7 +262,16 @@ def test_a_number_out_of_range_is_refused_under_its_option(option):
         read_all(**{option: value})
 
 
-@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
+def test_a_structured_yaml_file_gives_the_model_of_a_flat_one():
+    sizes = {"layers": 1, "embed_dim": 8, "attention_heads": 2, "ffn_embed_dim": 4}
+    cfg = OmegaConf.create({"_name": "entmax_transformer", "encoder": sizes, "decoder": sizes})
+    flat = {f"{side}_{name}": x for side in ("encoder", "decoder") for name, x in sizes.items()}
+    found = models.build_model(cfg, tiny_task()).state_dict()
+    expected = build_model(**flat, decoder_output_dim=8, decoder_input_dim=8).state_dict()
+    assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in expected.items()}
+
+
+@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "decoder_layer"])
 def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is not an option.*attn_mapping"):

@@ -123,8 +123,7 @@ def test_names_of_data_files_run_no_command(way, fasta, good_file, tmp_path):
 def test_names_in_a_yaml_file_run_no_command(fasta, tmp_path):
     task = f"{{_name: translation, data: '{fasta}', source_lang: a, target_lang: 'b{COMMAND}'}}"
     (tmp_path / "settings.yaml").write_text(
-        f"common: {{user_dir: {USER_DIR}, cpu: true}}\n"
-        f"task: {task}\n"
+        f"common: {{user_dir: {USER_DIR}, cpu: true}}\ntask: {task}\n"
         "dataset: {dataset_impl: fasta, max_tokens: 99}\n"
         "model: {_name: entmax_transformer}\ncriterion: {_name: cross_entropy}\n"
         "optimizer: {_name: adam}\noptimization: {max_update: 1}\n"

@@ -180,13 +180,14 @@ def test_restoring_unrelated_files_gives_a_one_line_error(
         (["--target", "{target}"], "--target and --output-target go together"),
         (["--cut-source", "0"], "--cut-source got 0: give 1 or more"),
         (["--output-source", "{source}", "--overwrite"], "is the source, and would be replaced"),
+        (["--target", "{source}", "--output-target", "{s}"], "is the output of --output-source"),
         (["--source", "{t}"], "No such file"),
         (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which is a marker"),
     ],
 )
 def test_marking_unrelated_files_gives_a_one_line_error(files, tmp_path, capsys, options, message):
     files |= written(tmp_path, marked="a\nb <unk-3>\nc")
-    names = {**files, "t": tmp_path / "t"}
+    names = {**files, "t": tmp_path / "t", "s": tmp_path / "s"}
     words = ["oov", "mark", "--source", files["source"], "--vocab", files["dict"]]
     words += ["--output-source", str(tmp_path / "s")]
     error = refused(capsys, *words, *(option.format(**names) for option in options))

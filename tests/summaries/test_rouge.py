@@ -12,13 +12,9 @@ def test_scores_match_py_rouge():
     # py-rouge 1.1 (it reproduces ROUGE-1.5.5) on the first 75 bytes, stemmed: precision, recall, F1
     references = [
         "cambodian government rejects opposition call for talks abroad",
-        "hun sen refuses talks in beijing with his opponents while king sihanouk is ill there and "
-        "needs care",
+        "hun sen refuses talks in beijing with his opponents while king sihanouk is ill there and needs care",
     ]
-    summary = (
-        "cambodian leader rejects opponents demand for talks in beijing while the king is there for "
-        "care"
-    )
+    summary = "cambodian leader rejects opponents demand for talks in beijing while the king is there for care"
     scores = Rouge(RougeOptions(stem=True, max_bytes=75)).score(summary, references)
     expected = [(37.5, 42.8571, 40.0), (13.6364, 15.7895, 14.6341), (33.3333, 38.0952, 35.5556)]
     assert [scores[kind] for kind in TYPES] == [pytest.approx(one, abs=1e-4) for one in expected]

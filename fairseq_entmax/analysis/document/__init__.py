@@ -68,8 +68,7 @@ def check_output(folder: str | None, overwrite: bool) -> None:
         raise NotADirectoryError(f"--output got {folder!r}, which is not a folder: choose another")
     if os.path.lexists(path / FILE_NAME) and not overwrite:
         raise FileExistsError(
-            f"--output: {path / FILE_NAME} exists: choose another folder, or replace it with "
-            f"--overwrite"
+            f"--output: {path / FILE_NAME} exists: choose another folder, or replace it with --overwrite"
         )
     above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):

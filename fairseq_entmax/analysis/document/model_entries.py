@@ -48,7 +48,6 @@ def model_entry(
     entry = {
         "name": loaded.name,
         "checkpoint": loaded.path,
-        "checkpoint_sha256": sha256(loaded.path),
         "architecture": loaded.architecture,
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "updates": loaded.updates,
@@ -56,6 +55,8 @@ def model_entry(
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
+    if Path(loaded.path).is_file():  # not a model in memory
+        entry["checkpoint_sha256"] = sha256(loaded.path)
     if importance:
         entry["importance_sentences"] = {name: one.sentences for name, one in importance.items()}
     for measure in collector.measures:

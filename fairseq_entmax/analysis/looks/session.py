@@ -86,6 +86,7 @@ class Session:
         """Generate from a text: the best hypothesis, ``(tokens,)``, and its counts."""
         self.args.of = GENERATED
         check_options(self.args)
+        loading.refuse(self.args, ("prefix_size",), "leave it out")
         end = torch.tensor([self.task.target_dictionary.eos()])
         dataset = self.dataset([Item(source, end)])
         config = loading.configuration(self.args)

@@ -26,8 +26,7 @@ class CopyAgreement(WeightMeasure):
         Number(
             "copy-agreement",
             "Copy agreement",
-            "how often the largest weight is on the word being written, over steps whose word is "
-            "in the source",
+            "how often the largest weight is on the word being written, over steps whose word is in the source",
             ("copy_agreement", "largest"),
         ),
         Number(

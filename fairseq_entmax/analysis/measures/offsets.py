@@ -72,8 +72,7 @@ class Offsets(WeightMeasure):
             ),
             "positional": object_schema(
                 "The offset whose share is at least positional_share, and whose maximum is more "
-                f"than half ({self.source}); confidence is its mean weight (Correia et al. 2019, "
-                "section 5.2).",
+                f"than half ({self.source}); confidence is its mean weight (Correia et al. 2019, section 5.2).",
                 role,
             ),
         }

@@ -87,8 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     shown = figures.figures(analysis, pruning)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
-            f"--pruning {options.pruning}: it has no pruned model with a BLEU score; run prune.sh "
-            f"to the end"
+            f"--pruning {options.pruning}: it has no pruned model with a BLEU score; run prune.sh to the end"
         )
     files = {}
     if options.figures is not None:

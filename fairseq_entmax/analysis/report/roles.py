@@ -38,8 +38,7 @@ def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
         "often …": f"the same for more than {_percent(OFTEN)} of all queries, but for less than "
         f"{positional} of those that have a token there",
         "neighbouring tokens, words near the current one": "the largest weight is on a neighbour for "
-        f"at least {_percent(RELATIVE_POSITION)} of the queries, and no single offset makes the head "
-        "positional",
+        f"at least {_percent(RELATIVE_POSITION)} of the queries, and no single offset makes the head positional",
         "rare words": f"in at least {_percent(RARE_WORDS)} of the sentences with a rare word, the "
         "largest weight is on one of the two rarest words; rare words are not among the "
         f"{settings['rare_rank']} most frequent ones of the training data",

@@ -51,8 +51,7 @@ class Copying(Feature):
     name = "copy"
     copy_layer: int = option(
         -1,
-        "decoder layer whose cross-attention decides what is copied, counted from 0 (bottom) or "
-        "from -1 (top)",
+        "decoder layer whose cross-attention decides what is copied, counted from 0 (bottom) or from -1 (top)",
         values.whole_number(-999, 999),
         "N",
     )
@@ -72,8 +71,7 @@ class Copying(Feature):
     source_position_markers: int = option(
         0,
         "number of words <unk-0>, <unk-1> and so on at the end of the dictionary, as 'fairseq-entmax "
-        "oov' makes it, which stand for source words outside the vocabulary; 0 for "
-        "subwords",
+        "oov' makes it, which stand for source words outside the vocabulary; 0 for subwords",
         values.whole_number(0, MOST_MARKERS),
         "N",
     )

@@ -78,8 +78,7 @@ class Gates(Feature):
             side = SIDES[attention]
             if attention not in options.heads:
                 raise ValueError(
-                    f"--head-gates: this model has no {attention} attention, only "
-                    f"{', '.join(options.heads)}"
+                    f"--head-gates: this model has no {attention} attention, only {', '.join(options.heads)}"
                 )
             if not sum(options.heads[attention]):
                 raise ValueError(
@@ -140,8 +139,7 @@ class FrozenDecoder(Feature):
     def fit(self, options: ModelOptions, args: Any) -> None:
         if self.freeze_decoder and CROSS not in options.attentions:
             raise ValueError(
-                "--freeze-decoder needs a model with an encoder and a decoder, unlike this one: "
-                "leave it out"
+                "--freeze-decoder needs a model with an encoder and a decoder, unlike this one: leave it out"
             )
 
     def attach(self, model: Any, args: Any) -> None:

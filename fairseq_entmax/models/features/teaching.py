@@ -23,8 +23,7 @@ class Teaching(Feature):
     )
     teacher_weight: float = option(
         0.5,
-        "w: the loss is 1 - w times the criterion's plus w times the divergence from the teacher, "
-        "from 0 to 1",
+        "w: the loss is 1 - w times the criterion's plus w times the divergence from the teacher, from 0 to 1",
         lambda value: number_in(value, "the weight", lambda w: 0 <= w <= 1, "from 0 to 1"),
         "NUMBER",
     )

@@ -126,6 +126,8 @@ def test_checkpoints_loaded_models_and_hub_interfaces_are_accepted(tiny, tmp_pat
     hub = GeneratorHubInterface(settings, task, [loaded.model])
     for model, options in ((loaded, {"task": task}), (loaded, {"data": data}), (hub, {})):
         assert torch.equal(look(model, CUT, CUT, **options).attention["cross"][0], expected)
+    look(hub, CUT, CUT).write_report(tmp_path / "hub.html")
+    assert "sentences of your own" in (tmp_path / "hub.html").read_text(encoding="utf-8")
     hub = GeneratorHubInterface(settings, task, [loaded.model] * 2)
     with pytest.raises(ValueError, match="recorded for one model, not for 2"):
         look(hub, CUT)

@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 
+from fairseq_entmax.analysis.document.maps import decoded
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.synthetic import decode_weights
 
 MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
 
@@ -45,7 +45,7 @@ def weights_of(analysis, sentence, model, attention, layer, head):
         item for item in analysis["maps"][sentence]["models"][model]
         if (item["attention"], item["layer"]) == (attention, layer)
     )  # fmt: skip
-    return decode_weights(item)[head]
+    return decoded(item)[head].astype("f4")
 
 
 def cell_texts(page):

@@ -4,14 +4,12 @@ Its values have realistic sizes and are consistent where a reader compares them:
 and sorted densities are those of the heads.
 """
 
-import base64
 import math
-import zlib
 
 import numpy as np
 import torch
 
-from fairseq_entmax.analysis.document.maps import encode_weights
+from fairseq_entmax.analysis.document.maps import decoded, encode_weights
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.functional import entmax
@@ -230,12 +228,6 @@ def lose_head(analysis, model, head):
     analysis["models"][model]["attentions"][0]["heads"].pop(head)
     for entry in analysis["maps"]:
         item = entry["models"][model][0]
-        weights = np.delete(decode_weights(item), head, axis=0)
+        weights = np.delete(decoded(item), head, axis=0)
         item["shape"] = list(weights.shape)
         item["weights"] = encode_weights(torch.from_numpy(weights))
-
-
-def decode_weights(entry):
-    """The weights ``(heads, queries, keys)`` of one attention of a map, float32."""
-    raw = zlib.decompress(base64.b64decode(entry["weights"]))
-    return np.frombuffer(raw, "<f2").reshape(entry["shape"]).astype(np.float32)

@@ -82,8 +82,7 @@ def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
 def test_markup_in_a_token_is_text_and_the_last_quick_choice_wins(opened):
     page = opened()
     page.evaluate(
-        "const all = document.querySelectorAll('input[name=sentence]');"
-        "all[1].click(); all[2].click(); undefined"
+        "const all = document.querySelectorAll('input[name=sentence]');all[1].click(); all[2].click(); undefined"
     )
     page.wait_for_timeout(500)  # long enough for a race between the choices
     select(page, 0, "encoder-self", 0, 0)

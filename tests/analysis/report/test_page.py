@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_entmax.analysis.document.maps import decoded_groups
+from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import layer_of
-from tests.analysis.report.synthetic import decode_weights, lose_head, synthetic_analysis
+from tests.analysis.report.synthetic import lose_head, synthetic_analysis
 
 ATTACK = '</script><script>alert("x")</script><!--'
 
@@ -93,7 +93,7 @@ def test_each_map_lies_in_its_block_within_the_stated_precision(analysis):
                 shape = (place["heads"], place["queries"], place["keys"])
                 start = place["start"]
                 found = bytes_[start : start + int(np.prod(shape))].reshape(shape)
-                expected = decode_weights(item)
+                expected = decoded(item).astype("f4")
                 bound = np.sqrt(expected) / 255 + 1 / 510**2
                 bound = np.maximum(bound, (found == 1) / 255**2)
                 assert (np.abs((found / 255.0) ** 2 - expected) <= bound).all()

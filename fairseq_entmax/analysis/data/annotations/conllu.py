@@ -87,8 +87,7 @@ class ConlluFile:
                     continue
                 if len(columns) != COLUMNS:
                     raise ValueError(
-                        f"{len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs: "
-                        f"{line[:60]!r}"
+                        f"{len(columns)} columns, but CoNLL-U has {COLUMNS}, separated by tabs: {line[:60]!r}"
                     )
                 bound = tokens[-1].words.stop if tokens else 0  # the last word that a token covers
                 identifier, form, misc = columns[0], columns[1], columns[9]

@@ -120,8 +120,7 @@ class LabelledText(EncoderText):
         is_pair = os.path.isdir(os.path.join(args.data, "input1"))
         if args.conllu is not None and (is_pair or args.init_token is not None):
             raise ValueError(
-                f"--conllu got {args.conllu!r}: parses need single texts without "
-                f"--init-token: leave it out"
+                f"--conllu got {args.conllu!r}: parses need single texts without --init-token: leave it out"
             )
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
@@ -138,13 +137,11 @@ class LabelledText(EncoderText):
         if weight is None:
             heads = {key.split(".")[1] for key in state["model"] if key.startswith(HEADS)}
             raise ValueError(
-                f"{path} has no classification head {name}: it has "
-                f"{', '.join(sorted(heads)) or 'none'}"
+                f"{path} has no classification head {name}: it has {', '.join(sorted(heads)) or 'none'}"
             )
         if weight.size(0) != classes:
             raise ValueError(
-                f"{path} has {weight.size(0)} classes, but --num-classes is {classes}: leave "
-                f"--num-classes out"
+                f"{path} has {weight.size(0)} classes, but --num-classes is {classes}: leave --num-classes out"
             )
 
     def build_model(self, checkpoint: Any, task: Any) -> Any:

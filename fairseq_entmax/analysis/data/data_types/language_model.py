@@ -43,8 +43,7 @@ class LanguageModel(TextAlone):
         super().complete(args, named)
         if args.self_target or args.past_target:
             raise ValueError(
-                "--self-target and --past-target are for models that read in both directions: "
-                "leave them out"
+                "--self-target and --past-target are for models that read in both directions: leave them out"
             )
 
     def for_map(self, sample: Any) -> Any:
