@@ -5,7 +5,7 @@
 #
 #   model      trains a model and its variants (pruned, continued, from scratch), and records what
 #              each of them does
-#   speed      times all models of the seed, in turns
+#   speed      times the large models of the seed that claims compare, in turns
 #   parse      parses the source of the test set, if a tagger is available
 #
 # A run in the record counts as done. CLAIMS_QUICK marks a trial; CLAIMS_EPOCHS replaces the recipe's
@@ -113,7 +113,7 @@ make_model() {
 parse() {
     if [[ $TOKENIZER != none || -f $output/test.conllu ]]; then return; fi
     fairseq-entmax tag "$output/text/test.$SOURCE" --language "$SOURCE" --output "$output/test.conllu" ||
-        say "no parses, for the reason above: claims about syntax will stay undecided"
+        say "no parses, for the reason above: claims about syntax will not be measured"
 }
 
 measure_speed() {

@@ -131,8 +131,7 @@ def of_checkpoint(path: str, name: str, update: int | None, present: Present) ->
     file = record_path(Path(path).parent, name)
     if not file.is_file():
         raise FileNotFoundError(
-            f"there is no {file.name} beside the checkpoint; training writes it unless "
-            f"--alpha-log-interval is 0"
+            f"there is no {file.name} beside the checkpoint; training writes it unless --alpha-log-interval is 0"
         )
     # A fixed value may be in the record as well, because it rose from softmax
     lines = [of_heads(line, name, present) for line in _read(file, name)]

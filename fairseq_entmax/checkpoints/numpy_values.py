@@ -14,15 +14,12 @@ class _Type:
     """In the place of ``numpy.dtype``."""
 
     def __init__(self, code: str, *_: Any) -> None:
-        self._type = np.dtype(code)
-        if self._type.kind not in "fiub":
-            raise ValueError(f"it has an array of {self._type}")
+        self.type = np.dtype(code)
+        if self.type.kind not in "fiub":
+            raise ValueError(f"it has an array of {self.type}")
 
     def __setstate__(self, state: Any) -> None:
-        self._type = self._type.newbyteorder(state[1])
-
-    def read(self, data: bytes) -> Any:
-        return np.frombuffer(data, self._type)
+        self.type = self.type.newbyteorder(state[1])
 
 
 class _Array:
@@ -30,11 +27,12 @@ class _Array:
 
     def __setstate__(self, state: Any) -> None:
         _, shape, kind, is_fortran, data = state
-        self.value = kind.read(data).reshape(shape, order="F" if is_fortran else "C").tolist()
+        array = np.frombuffer(data, kind.type)
+        self.value = array.reshape(shape, order="F" if is_fortran else "C").tolist()
 
 
 def _scalar(kind: _Type, data: bytes) -> Any:
-    return kind.read(data).item()
+    return np.frombuffer(data, kind.type).item()
 
 
 # For torch's safe loader; releases of NumPy before 2 have no underscore
@@ -43,12 +41,18 @@ for module in ("numpy.core.multiarray", "numpy._core.multiarray"):
     GLOBALS += [(_scalar, f"{module}.scalar"), (lambda *_: _Array(), f"{module}._reconstruct")]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, seen: dict[int, Any] | None = None) -> Any:
     """A checkpoint with lists in the place of arrays; dicts and lists are changed themselves."""
-    if isinstance(value, dict):
-        value.update({key: plain(one) for key, one in value.items()})
-    elif type(value) is list:
-        value[:] = map(plain, value)
-    elif type(value) is tuple:
-        return tuple(map(plain, value))
-    return value.value if isinstance(value, _Array) else value
+    if isinstance(value, _Array) or not isinstance(value, dict | list | tuple):
+        return value.value if isinstance(value, _Array) else value
+    seen = {} if seen is None else seen  # so that what is shared is changed once, and stays shared
+    if id(value) not in seen:
+        seen[id(value)] = value, value
+        if isinstance(value, dict):
+            for key, one in value.items():
+                value[key] = plain(one, seen)
+        elif type(value) is list:
+            value[:] = [plain(one, seen) for one in value]
+        elif type(value) is tuple:
+            seen[id(value)] = value, tuple(plain(one, seen) for one in value)
+    return seen[id(value)][1]

@@ -51,8 +51,7 @@ def replace_by_folder(path: str) -> None:
                 raise
             raise ValueError(
                 f"{path} is not an archive of a model, or is damaged, and nothing was kept: "
-                f"from_pretrained takes an archive or the folder of a checkpoint "
-                f"({' '.join(str(error).split())})"
+                f"from_pretrained takes an archive or the folder of a checkpoint ({' '.join(str(error).split())})"
             ) from None
         names = os.listdir(content)
         while len(names) == 1 and os.path.isdir(inner := os.path.join(content, names[0])):

@@ -58,11 +58,9 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
     return extra_state
 
 
-def step_without_loss(
-    step: Callable[..., Any], trainer: Trainer, epoch: int, val_loss: Any = None
-) -> Any:
+def step_without_loss(step: Callable[..., Any], trainer: Trainer, epoch: int, *loss: Any) -> Any:
     """``Trainer.lr_step``, but no loss lowers the rate of ``reduce_lr_on_plateau`` while anything rises."""
-    return step(trainer, epoch, None if _is_rising(trainer) else val_loss)
+    return step(trainer, epoch, *(() if _is_rising(trainer) else loss))
 
 
 def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:

@@ -250,8 +250,7 @@ def architecture(
 ) -> Callable[[Any], None]:
     """Make an architecture's function: set our defaults and fairseq's, then check a command line.
 
-    The check comes before data are read; if heads come from a checkpoint, once that is read. The
-    options in a checkpoint are left to its reader, who can name it.
+    The check comes before data are read; of options in a checkpoint, once that is read.
     """
 
     def defaults(args: Any) -> None:

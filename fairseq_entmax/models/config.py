@@ -73,5 +73,7 @@ def refuse_unknown(
     for name in map(str, names):
         like = get_close_matches(name, known, 1, 0.9) or get_close_matches(name, allowed, 1, 0.8)
         if name not in known and (like or any(word in name for word in _WORDS_OF_OPTIONS)):
-            all_allowed = ", ".join([*like, *allowed])
-            raise ValueError(f"model.{name} is not an option of this model; allowed: {all_allowed}")
+            meant = f"did you mean {like[0]}? " if like else ""
+            raise ValueError(
+                f"model.{name} is not an option of this model: {meant}This package's own are {', '.join(allowed)}"
+            )

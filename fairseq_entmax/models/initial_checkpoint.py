@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.mappings.layers import PerHeadSpec, layers_text
+from fairseq_entmax.mappings.layers import LayerSpec, PerHeadSpec, layers_text
 from fairseq_entmax.models import values
 from fairseq_entmax.models.checkpoint_model import CheckpointModel, read_model
 from fairseq_entmax.models.feature import ModelOptions
@@ -19,7 +19,7 @@ from fairseq_entmax.models.features.attention_heads import (
 from fairseq_entmax.models.features.copying import Copying
 
 _LAST = "checkpoint_last.pt"
-_CAN_CHANGE = re.compile(r":(warmup|lr_factor)=[^:|*,)]*")  # on resuming, in a mapping's text
+_CAN_CHANGE = re.compile(r":(warmup|lr_factor|\w*init)=[^:]*")  # on resuming, in a mapping's text
 
 
 def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
@@ -36,13 +36,19 @@ def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | N
     if initial is None or initial.path != os.path.join(args.save_dir, _with_suffix(args, _LAST)):
         return
     for attention, theirs in initial.options.specs.items():
-        ours = options.specs.get(attention, theirs)
-        pair = [_CAN_CHANGE.sub("", layers_text(specs)) for specs in (theirs, ours)]
-        if pair[0] != pair[1]:
-            raise ValueError(
-                f"{initial.path} is of a training with the {attention} mapping {pair[0]}, not {pair[1]}: "
-                f"give another --save-dir, or the mapping of that training"
-            )
+        ours = options.specs.get(attention, [])
+        for pair in zip(theirs, ours, strict=True) if len(theirs) == len(ours) else ():
+            old, new = (_texts_of_heads(spec) for spec in pair)
+            if old * len(new) != new * len(old):  # one text can stand for all heads
+                raise ValueError(
+                    f"{initial.path} is of a training with the {attention} mapping {layers_text(theirs)}, "
+                    f"not {layers_text(ours)}: give another --save-dir, or the mapping of that training"
+                )
+
+
+def _texts_of_heads(spec: LayerSpec) -> list[str]:
+    heads = spec.heads if isinstance(spec, PerHeadSpec) else (spec,)
+    return [_CAN_CHANGE.sub("", str(one)) for one in heads]
 
 
 def options_of_initial_checkpoint(args: Any, initial: CheckpointModel | None) -> dict[str, str]:

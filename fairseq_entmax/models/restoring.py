@@ -23,8 +23,6 @@ from fairseq_entmax.models.feature import ModelOptions
 
 logger = logging.getLogger(__name__)
 
-_SAVE_DIR = "; a new training needs another --save-dir"  # fairseq resumes from what is there
-
 
 class Restoring(nn.Module):
     """Mixin for tolerant loading; list it before fairseq's model among the bases of a class."""
@@ -84,7 +82,7 @@ class Restoring(nn.Module):
             raise ValueError(
                 f"the checkpoint has head gates in {', '.join(sorted(gated))}, but the model "
                 f"has none there: give the --head-gates that it was trained with, or remove the "
-                f"closed heads from it with 'fairseq-entmax prune'{_SAVE_DIR}"
+                f"closed heads from it with 'fairseq-entmax prune'"
             )
 
     def _log_missing(self) -> None:
@@ -114,19 +112,18 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
     others = [name for name in others if not name.endswith(f".{RATIO}")]
     if others and "Unexpected key" in message:
         return ValueError(
-            f"the checkpoint has parameters {', '.join(others[:2])} … of other mappings than the model's: "
-            f"give the mapping options that it was trained with, which "
-            f"'fairseq-entmax alpha CHECKPOINT' shows{_SAVE_DIR}"
+            f"the checkpoint has parameters {', '.join(others[:2])}{' …' * (len(others) > 2)} of other mappings than the model's: "
+            f"give the mapping options that it was trained with, which 'fairseq-entmax alpha CHECKPOINT' shows"
         )
     has_other_layers = re.search(r"(Missing|Unexpected) key.*\.fc1\.weight", message)
     if "size mismatch" in message and "_proj.weight" in message and not has_other_layers:
         return ValueError(
             "the checkpoint has numbers of heads, or a width, that differ from the model's: give the "
-            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints{_SAVE_DIR} ({message:.600})"
+            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints, and for a new training another --save-dir ({message:.600})"
         )
     return ValueError(
         f"the checkpoint's weights do not fit the model: give the options and the data, with their "
-        f"dictionaries, that it was trained with, or another checkpoint{_SAVE_DIR} ({message:.600})"
+        f"dictionaries, that it was trained with, or another checkpoint, and for a new training another --save-dir ({message:.600})"
     )
 
 

@@ -26,8 +26,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="fairseq-entmax oov",
         description="Replaces words outside the vocabulary by markers <unk-0>, <unk-1>, … that a "
         "model with --source-position-markers copies: makes the dictionary, marks texts before "
-        "fairseq-preprocess, and restores the words after fairseq-generate. With subwords, none "
-        "of this is needed.",
+        "fairseq-preprocess, and restores the words after fairseq-generate. With subwords, none of this is needed.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -1,6 +1,7 @@
 """Reading files as checkpoints, and what a model takes from them."""
 
 from argparse import Namespace
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -27,6 +28,10 @@ def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
     }
     array = np.asfortranarray(np.arange(6, dtype=">f4").reshape(2, 3))
     values["metrics"] = [("valid", {"best": np.float64(0.5), "n": (np.int64(7), array)})]
+    values["shared"] = {}
+    for _ in range(60):
+        values["shared"] = dict.fromkeys("ab", values["shared"])
+    values["counts"] = Counter(a=3)
     path = tmp_path / "a.pt"
     state = {"model": {}, "extra_state": values}
     torch.save(state, path, _use_new_zipfile_serialization=zipped)
@@ -35,6 +40,7 @@ def test_fairseqs_checkpoints_are_read_in_both_formats(zipped, tmp_path):
     assert loaded["weights"]._metadata == values["weights"]._metadata
     best = {"best": 0.5, "n": (7, [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])}
     assert repr(loaded["metrics"]) == repr([("valid", best)])
+    assert (loaded["counts"], loaded["shared"]["a"]) == ({"a": 3}, loaded["shared"]["b"])
     for name in ("tensors", "views"):
         for one, other in zip(loaded[name], values[name], strict=True):
             assert one.dtype == other.dtype

@@ -150,8 +150,7 @@ def kftt(folder: Path) -> None:
 # The archives of each recipe with the files of the training text, and validation and test sets
 WMT = {
     "wmt16_ro_en": (
-        "training-parallel-ep-v8.tgz training-parallel-ep-v8/europarl-v8.ro-en "
-        "SETIMES.en-ro.txt.zip SETIMES.en-ro",
+        "training-parallel-ep-v8.tgz training-parallel-ep-v8/europarl-v8.ro-en SETIMES.en-ro.txt.zip SETIMES.en-ro",
         "newsdev2016-roen newstest2016-roen",
     ),
     "wmt14_en_de": (

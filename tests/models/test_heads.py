@@ -265,7 +265,8 @@ def test_a_resumed_training_keeps_its_mappings(tmp_path):
     with pytest.raises(ValueError, match=r"mapping softmax.*, not entmax15.*: give another"):
         heads_of_training(tmp_path, attn_mapping="entmax15")
     save_model(tmp_path / "checkpoint_last.pt", attn_mapping="entmax:warmup=5")
-    assert heads_of_training(tmp_path, attn_mapping="entmax:lr_factor=2") == ALL_HEADS
+    assert heads_of_training(tmp_path, attn_mapping="entmax|entmax:init=1.5*3") == ALL_HEADS
+    assert heads_of_training(tmp_path, attn_mapping="entmax", encoder_layers_to_keep="1")
 
 
 def test_a_checkpoint_that_fairseq_does_not_load_changes_no_heads(tmp_path, monkeypatch):

@@ -113,9 +113,9 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
         best.append(rising.wait_until_risen(lambda: True))
         checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
         best.append(torch.load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"])
-        lr_losses.append(rising.step_without_loss(lambda *given: given[-1], trainer, 1, loss))
+        lr_losses.append(rising.step_without_loss(lambda *given: given[-1], trainer, 0, loss))
     assert best == [False, 5.0, False, 3.0, False, 4.0, True, 4.5, True, 4.5, True, 4.2]
-    assert lr_losses == [None, None, None, 4.5, 4.6, 4.2]
+    assert lr_losses == [0, 0, 0, 4.5, 4.6, 4.2]
     assert [path.name for path in tmp_path.glob("*.best_*")] == ["checkpoint.best_loss_4.2000.pt"]
     vars(checkpoint_utils.save_checkpoint).pop("best")
 

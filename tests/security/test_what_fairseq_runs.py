@@ -16,8 +16,7 @@ ROWS = [
         "importlib.import_module",
         "imports the modules in a folder of fairseq's own, or the --user-dir of the command",
         "optim optim.lr_scheduler optim.fused_adam tasks criterions models models.ema "
-        "models.huggingface model_parallel.criterions model_parallel.models scoring data.encoders "
-        "data.audio utils",
+        "models.huggingface model_parallel.criterions model_parallel.models scoring data.encoders data.audio utils",
     ),
     (
         "np.load",

@@ -164,8 +164,7 @@ class LookSession(Session):
             joined = joined_text([source.markers.get(piece, piece) for piece in pieces])
             output = joined if self.tokenizer is None else self.tokenizer.decode(joined)
             search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
-            search = "sampling" if self.args.sampling else search
-            notes = [f"translated by {search}", *source.notes]
+            notes = [f"translated by {'sampling' if self.args.sampling else search}", *source.notes]
             return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, output)
         # A word that has a marker in the source gets the same marker here
         target = self.sides[1](translation, {old: new for new, old in source.markers.items()})

@@ -112,8 +112,7 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
     if name is None:
         raise ValueError(
             f"it is of {content['checkpoint']}, but the analysis is of "
-            f"{', '.join(model['checkpoint'] for model in analysis['models'])}: give an ablation of "
-            f"one of these"
+            f"{', '.join(model['checkpoint'] for model in analysis['models'])}: give an ablation of one of these"
         )
     return name
 

@@ -26,10 +26,7 @@ def find_browser():
     """The command of the browser; without one, the test is skipped, or fails if it is required."""
     found = next(filter(None, map(shutil.which, COMMANDS)), None)
     if found is None:
-        reason = (
-            f"none of {', '.join(COMMANDS)} is installed: install Chromium, on Debian with "
-            f"'apt-get install chromium'"
-        )
+        reason = f"none of {', '.join(COMMANDS)} is installed: install Chromium, on Debian with 'apt-get install chromium'"
         if os.environ.get(REQUIRED) == "required":
             pytest.fail(f"{REQUIRED}=required, and {reason}")
         pytest.skip(reason)
