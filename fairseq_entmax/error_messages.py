@@ -11,6 +11,7 @@ MOST = 200
 def required(module: str, message: str) -> Any:
     """An optional module; if it is missing, the message says what to install."""
     try:
+        importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(message, name=module.partition(".")[0]) from error

@@ -249,6 +249,7 @@ def test_every_parameter_gets_a_gradient_in_distributed_training(base, tmp_path)
                 held.train()
                 held(**training.first["net_input"])[0].sum().backward()
             assert all(parameter.grad is not None for parameter in model.parameters())
+            del held  # after the group, its end can wait for a thread that waits for Python
     finally:
         distributed.destroy_process_group()
 

@@ -1,8 +1,7 @@
 """Rising mappings (``--alpha-warmup-updates``) and outputs (``--loss-alpha-warmup-updates``).
 
 Without it: validation and the checkpoint have the share of the previous update, the best checkpoints
-may be from the middle of the rise, denser than asked for, ``--patience`` may end training there, and
-``reduce_lr_on_plateau`` takes its rate to 0.
+may be denser than asked for, ``--patience`` ends training and a plateau lowers its rate in the rise.
 Remove when: fairseq tells a model its updates also after each, and lets it say that it is not done.
 """
 

@@ -122,8 +122,8 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
             f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints, and for a new training another --save-dir ({message:.600})"
         )
     return ValueError(
-        f"the checkpoint's weights do not fit the model: give the options and the data, with their "
-        f"dictionaries, that it was trained with, or another checkpoint, and for a new training another --save-dir ({message:.600})"
+        f"the checkpoint's weights do not fit the model: give the options that it was trained with, data "
+        f"with its dictionaries, or another checkpoint, and for a new training another --save-dir ({message:.600})"
     )
 
 

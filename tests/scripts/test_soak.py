@@ -33,7 +33,7 @@ def test_missing_changed_and_leftover_files_are_reported(soak, tmp_path):
     for folder in (expected, found):
         folder.mkdir()
         (folder / "same").write_text(f"in {folder}")
-        record = json.dumps({"path": str(folder), "seconds": len(str(folder))})
+        record = json.dumps({"path": str(folder), "date": len(str(folder))})
         (folder / "record.json.xz").write_bytes(lzma.compress(record.encode()))
         (folder / "other").write_text(folder.name)
         (folder / "train.log").write_text(folder.name)
