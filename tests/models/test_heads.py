@@ -260,8 +260,7 @@ def test_a_resumed_training_keeps_its_mappings(tmp_path):
     softmax = save_model(tmp_path / "checkpoint_last.pt", attn_mapping="softmax")
     assert heads_of_training(tmp_path, attn_mapping="softmax*2") == ALL_HEADS
     assert heads_of_training(tmp_path / "new", finetune_from_model=softmax) == ALL_HEADS
-    other_file = {"checkpoint_suffix": "-b", "attn_mapping": "entmax15"}
-    assert heads_of_training(tmp_path, **other_file) == ALL_HEADS
+    assert heads_of_training(tmp_path, checkpoint_suffix="-b", attn_mapping="entmax15") == ALL_HEADS
     with pytest.raises(ValueError, match=r"mapping softmax.*, not entmax15.*: give another"):
         heads_of_training(tmp_path, attn_mapping="entmax15")
     save_model(tmp_path / "checkpoint_last.pt", attn_mapping="entmax:warmup=5")

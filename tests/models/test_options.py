@@ -269,9 +269,11 @@ def test_a_structured_yaml_file_gives_the_model_of_a_flat_one():
     found = models.build_model(cfg, tiny_task()).state_dict()
     expected = build_model(**flat, decoder_output_dim=8, decoder_input_dim=8).state_dict()
     assert {k: v.shape for k, v in found.items()} == {k: v.shape for k, v in expected.items()}
+    with pytest.raises(ValueError, match=r"decoder_layer is not .*: did you mean decoder_layers\?"):
+        models.build_model(OmegaConf.create({**cfg, "decoder_layer": 1}), tiny_task())
 
 
-@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "decoder_layer"])
+@pytest.mark.parametrize("name", ["attn_maping", "tv_initial", "head_gate", "self_attn_heads"])
 def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is not an option.*attn_mapping"):
