@@ -19,7 +19,6 @@ from fairseq_entmax.analysis import measures as registry
 from fairseq_entmax.analysis.data import GENERATED, data_types, generation, loading
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.data_types.typical import TypicalSentences
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.document import summary
@@ -28,6 +27,7 @@ from fairseq_entmax.analysis.document.model_entries import model_entry
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
+from fairseq_entmax.analysis.passes.typical import borders, typical
 from fairseq_entmax.progress import watched
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def record(study: Study) -> Recorded:
     """Run every model over the data once and accumulate the measures of its attention weights."""
     args, data_type = study.args, study.data_type
     collectors = [ModelCollector(one, study.wanted) for one in study.models]
-    chosen = TypicalSentences(choices.MAPS) if study.sentences is None else None
+    lengths: dict[int, int] = {}
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
@@ -128,25 +128,22 @@ def record(study: Study) -> Recorded:
         sample = on_device(sample, study.tables.device)
         batch = study.tables.batch(sample)
         counts.update(sample, batch)
-        differences, lengths = [], batch.source.lengths
+        longest = batch.source.lengths
         for collector, dataset in zip(collectors, study.datasets, strict=True):
             pair, text = sample, batch
             if args.of == GENERATED:
                 pair = dataset.generate(sample)
                 text = study.tables.with_target(batch, pair["net_input"]["prev_output_tokens"])
-            differences.append(collector.update(pair, text))
-            lengths = torch.maximum(lengths, text.target.lengths)
-        if chosen is not None:
-            different = torch.stack(differences).mean(dim=0)
-            shown, source = data_type.length_shown(lengths), batch.source
-            rows = zip(source.tokens, source.real, shown.tolist(), strict=True)
-            texts = [tokens[real][:length].tolist() for tokens, real, length in rows]
-            chosen.update(sample["id"], different, shown, texts)
+            collector.update(pair, text)
+            longest = torch.maximum(longest, text.target.lengths)
+        shown = data_type.length_shown(longest)
+        lengths |= zip(sample["id"].tolist(), shown.tolist(), strict=True)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, which has no usable sentence")
-    if chosen is None:
-        return Recorded(collectors, counts, study.sentences or [], {"by": "asked"})
-    return Recorded(collectors, counts, chosen.sentences(), chosen.how())
+    if study.sentences is not None:
+        return Recorded(collectors, counts, study.sentences, {"by": "asked"})
+    how = {"by": "typical", "lengths": borders(lengths)}
+    return Recorded(collectors, counts, typical(lengths, choices.MAPS), how)
 
 
 def written(

@@ -58,7 +58,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--sentences",
         metavar="N,…",
         help="the sentences whose attention maps are kept, counted from 0; '' keeps none (default: "
-        f"{MAPS} of typical length, from each quarter of the data, in which heads differ most)",
+        f"{MAPS} of typical length)",
     )
     group.add_argument(
         "--conllu",

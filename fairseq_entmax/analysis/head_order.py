@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 TITLE = "rank correlation of initial and final values"
 # With two heads the correlation can only be 1 or -1
 LEAST_HEADS = 3
-LARGE = 0.5
+LARGE = 0.7
 # For values from 1 to 2: heads that differ by no more weigh words alike, and count as equal
 RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
 # The value that means softmax, where heads start if they rise to their drawn values
@@ -191,11 +191,11 @@ def as_text(result: RankCorrelation) -> str:
         return f"{title}none, because {result.reason()}"
     each = ((name, "-" if r is None else f"{r:.2f}") for name, r in result.of_attentions.items())
     text = f"{title}{result.of_model:.2f} ({', '.join(map(' '.join, each))})"
-    if result.of_model > LARGE:
-        text += "; the heads largely keep their initial order"
     number, value = result.together()
-    if number > result.heads / 2:
+    if number > result.heads / 2:  # which have no order among themselves
         text += f"; {number} of {result.heads} heads end at the same value, {value:.4g}"
+    elif result.of_model >= LARGE:
+        text += "; the heads largely keep their initial order"
     return text
 
 

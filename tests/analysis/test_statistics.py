@@ -7,7 +7,7 @@ from fairseq_entmax.analysis.data.batch import Batch, Side
 from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.analysis.measures.density import BINS
 from fairseq_entmax.analysis.measures.offsets import positional_role
-from fairseq_entmax.analysis.passes.statistics import LayerStatistics, ModelStatistics
+from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from tests.analysis import brute_force
 
 PAD, END = 1, 2
@@ -289,16 +289,3 @@ def test_only_requested_measures_are_computed_and_one_head_has_no_diversity():
     assert statistics.results()["diversity"] is None
     assert measured(weights[:, :1], one_sentence(n)).results()["diversity"] is None
     assert measured(weights, one_sentence(n)).results()["diversity"] == pytest.approx(0, abs=1e-6)
-
-
-def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
-    batch = batch_of(*SENTENCES, table())
-    layers = {n: random_weights(batch, "encoder-self", seed=n) for n in range(2)}
-    differences = ModelStatistics().update({"encoder-self": layers}, batch)
-    assert ModelStatistics().update({}, batch).tolist() == [0] * len(SOURCE)
-    for number in range(len(SOURCE)):
-        values = [
-            brute_force.diversity([cut(w, batch, "encoder-self")[number]], False) or 0.0
-            for w in layers.values()
-        ]
-        assert float(differences[number]) == pytest.approx(sum(values) / 2, abs=1e-6)

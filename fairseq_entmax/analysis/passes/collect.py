@@ -65,11 +65,11 @@ class ModelCollector:
         self.sums = Sums()
         self._data_type = type_of_model(loaded.model)
 
-    def update(self, sample: Any, batch: Batch) -> Tensor:
-        """Run the model on a batch; return heads' diversity by sentence, ``(batch,)`` float64."""
+    def update(self, sample: Any, batch: Batch) -> None:
+        """Run the model on a batch and add what it shows."""
         model = self.loaded.model
         attention, output = record_pass(model, sample)
-        differences = self.statistics.update(attention, batch)
+        self.statistics.update(attention, batch)
         log_probs = self._data_type.log_probs(model, sample, output)
         target, counts = self._data_type.targets(model, sample)
         nll = likelihood.negative_log_likelihood(log_probs, target, counts)
@@ -87,7 +87,6 @@ class ModelCollector:
         predictions = Predictions(model, output, log_probs, target, counts)
         for measure in self.measures:
             measure.update(predictions, self.sums)
-        return differences
 
 
 class AnnotationCounts:

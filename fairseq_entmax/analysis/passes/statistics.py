@@ -7,7 +7,6 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.data.batch import Batch
@@ -31,9 +30,8 @@ class LayerStatistics:
         ]
         self.sums = {measure.name: Sums() for measure in self._measures}
 
-    def update(self, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Add weights ``(batch, heads, queries, keys)``; return the heads' diversity in each
-        sentence, summed over its queries, and the number of these queries, both ``(batch,)``."""
+    def update(self, weights: Tensor, batch: Batch) -> None:
+        """Add weights ``(batch, heads, queries, keys)``."""
         seen = LayerWeights(self.attention, weights, batch)
         for measure in self._measures:
             try:
@@ -42,7 +40,6 @@ class LayerStatistics:
                 raise ValueError(
                     f"the measure {measure.name} fails: {type(error).__name__}: {error}"
                 ) from error
-        return seen.diversity
 
     def results(self) -> Fields:
         """Return the fields of this attention in ``analysis.json`` that follow from its weights."""
@@ -83,18 +80,11 @@ class ModelStatistics:
         self.layers: dict[str, dict[int, LayerStatistics]] = {}
         self._wanted = wanted
 
-    def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> Tensor:
-        """Add weights as :class:`AttentionRecorder` gives them; return each sentence's diversity,
-        ``(batch,)`` float64, a mean over its queries, and then over attentions and layers."""
-        differences = []
+    def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> None:
+        """Add weights as :class:`AttentionRecorder` gives them."""
         for name, layers in attention.items():
             for layer, weights in layers.items():
                 known = self.layers.setdefault(name, {})
                 if layer not in known:
                     known[layer] = LayerStatistics(name, weights.size(1), self._wanted)
-                total, number = known[layer].update(weights, batch)
-                differences.append(total / number.clamp(min=1))
-        if not differences:  # all heads are pruned
-            tokens = batch.source.tokens
-            return torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
-        return torch.stack(differences).mean(dim=0)
+                known[layer].update(weights, batch)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.document.summary import learned_values, missing_records
 from fairseq_entmax.analysis.head_order import (
+    LARGE,
     RESOLUTIONS,
     RankCorrelation,
     of_heads,
@@ -16,8 +17,8 @@ from fairseq_entmax.analysis.measures import importance_measures
 
 Row = dict[str, Any]
 
-# Correlations from which heads are said to keep their initial order, largely or in part
-FOLLOWS, LEFT = 0.7, 0.3
+# A correlation of at least this says that heads keep their initial order in part; see LARGE
+LEFT = 0.3
 
 
 def chosen_text(analysis: dict[str, Any]) -> str | None:
@@ -35,8 +36,7 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     lengths = f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
     if first == third:
         lengths = f"at least half of the data has {median} tokens, counting those that maps show"
-    what = f"Typical sentences of {tokens} tokens, from each quarter of the data by length"
-    return f"{what}: those in which heads differ most, no text twice; {lengths}."
+    return f"Sentences of typical length, here {tokens} tokens: {lengths}."
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
@@ -114,7 +114,7 @@ def _meaning(compared: RankCorrelation) -> str:
             f"have no order among themselves, so the correlation says little."
         )
     # The start was drawn at random or came from a checkpoint: the record does not say which
-    if value >= FOLLOWS:
+    if value >= LARGE:
         return (
             f"The heads largely keep the order of {name} in which this training started: a high or "
             f"low {name} says little about what the training made of the head. If the initial values "

@@ -8,6 +8,7 @@ import pytest
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.document.summary import as_table
+from fairseq_entmax.analysis.head_order import as_text, rank_correlation
 from fairseq_entmax.analysis.report.notes import chosen_text, courses, importance_rows
 from tests.analysis.report.synthetic import synthetic_analysis
 
@@ -59,6 +60,13 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, start, end, val
     assert row["attentions"] == {"cross": row["value"]}
     assert (row["model"], row["first"], row["last"], row["heads"]) == (2, 0, 100, len(start))
     assert words in row["text"]
+    command = as_text(
+        rank_correlation(
+            [{**one, "values": {"cross": {"0": one["values"]["cross"]["0"]}}} for one in lines]
+        )
+    )
+    for conclusion in ("largely keep", "heads end at the same"):
+        assert (conclusion in command) == (conclusion in row["text"])
     for layer in analysis["models"][2]["attentions"]:
         layer["learned"] = []
     assert courses(analysis) == []
@@ -80,7 +88,7 @@ def test_the_choice_of_sentences_is_explained(analysis):
     typical = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     for chosen, words in (
         (typical, "half of the data has 14 to 40 tokens"),
-        (typical, f"of {min(lengths)} to {max(lengths)} tokens"),
+        (typical, f"here {min(lengths)} to {max(lengths)} tokens"),
         ({"by": "asked"}, "--sentences"),
         ({**typical, "lengths": [64] * 5}, "at least half of the data has 64 tokens"),
     ):
