@@ -2,15 +2,18 @@
 
 Without it: only the first batch shows that a criterion needs gates and the model has none, or
 ``--ddp-backend fully_sharded`` hides them; nothing notices that attention will still be rising at
-the end; in validation, the number of updates is unknown; and if several processes resume from a
-checkpoint, all but the first end in a traceback.
+the end; in validation, the number of updates is unknown; if several processes resume from a
+checkpoint, all but the first end in a traceback; and a training ends early, and saves no best
+checkpoint, if an earlier one in the same process had a better score.
 Remove when: fairseq checks a model and a criterion together, and tells a model its updates.
 """
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_entmax import compat
@@ -45,6 +48,10 @@ def check_and_follow(
         )
     # Otherwise the others get the checkpoint by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
+    # Otherwise the next training in this process, as in fairseq-hydra-train -m, has this one's best score
+    command = sys.modules.get("fairseq_cli.train")
+    for function in (checkpoint_utils.save_checkpoint, getattr(command, "should_stop_early", None)):
+        getattr(function, "__dict__", {}).pop("best", None)
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):
         compat.follow_trainer(trainer)

@@ -54,8 +54,8 @@ def _texts_of_heads(spec: LayerSpec) -> list[str]:
 def options_of_initial_checkpoint(args: Any, initial: CheckpointModel | None) -> dict[str, str]:
     """Options for the heads of the pruned checkpoint that training starts from.
 
-    They include per-head mappings, if ``--attn-mapping`` is that of the pruned model, and the copy
-    heads, which pruning has renumbered. Empty if training does not start from a pruned checkpoint.
+    They include per-head mappings, if the options are those of the model before pruning, and the
+    copy heads, which pruning has renumbered. Empty if training does not start from a pruned checkpoint.
     """
     if initial is None or not initial.is_pruned:
         return {}
@@ -86,17 +86,26 @@ def _copying_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
 
 
 def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
-    text = getattr(args, "attn_mapping", None)
-    if text != initial.args.attn_mapping or not any(
-        isinstance(spec, PerHeadSpec) for spec in values.parse_layers_option(text).layers
-    ):
+    text, options = getattr(args, "attn_mapping", None), {}
+    if text != initial.args.attn_mapping:
         return {}
-    mappings = {option: getattr(initial.args, option, None) for option in MAPPING_OPTIONS.values()}
-    return {
-        option: values.mapping_text(value)
-        for option, value in mappings.items()
-        if value is not None and getattr(args, option, None) is None
-    }
+    for attention, specs in initial.options.specs.items():
+        option = MAPPING_OPTIONS[attention]
+        theirs, ours = (getattr(one, option, None) for one in (initial.args, args))
+        if theirs is not None and _lists_heads_of(text if ours is None else ours, specs):
+            options[option] = values.mapping_text(theirs)
+    return options
+
+
+def _lists_heads_of(option: Any, specs: list[LayerSpec]) -> bool:
+    """Whether an option lists heads of layers, among them, in their order, those of the specs."""
+    named = values.parse_layers_option(option)
+    layers = named.layers if named.is_list else named.layers * len(specs)
+    pairs = zip(layers, specs, strict=False)
+    heads = [(iter(_texts_of_heads(before)), _texts_of_heads(now)) for before, now in pairs]
+    return any(isinstance(spec, PerHeadSpec) for spec in layers) and all(
+        one in before for before, now in heads for one in now
+    )
 
 
 def initial_checkpoint_of(args: Any) -> str | None:

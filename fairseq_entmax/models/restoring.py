@@ -110,12 +110,12 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
     message = " ".join(str(error).split())
     others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', message)
     others = [name for name in others if not name.endswith(f".{RATIO}")]
-    if others and "Unexpected key" in message:
+    has_other_layers = re.search(r"(Missing|Unexpected) key.*\.fc1\.weight", message)
+    if others and "Unexpected key" in message and not has_other_layers:
         return ValueError(
             f"the checkpoint has parameters {', '.join(others[:2])}{' …' * (len(others) > 2)} of other mappings than the model's: "
             f"give the mapping options that it was trained with, which 'fairseq-entmax alpha CHECKPOINT' shows"
         )
-    has_other_layers = re.search(r"(Missing|Unexpected) key.*\.fc1\.weight", message)
     if "size mismatch" in message and "_proj.weight" in message and not has_other_layers:
         return ValueError(
             "the checkpoint has numbers of heads, or a width, that differ from the model's: give the "

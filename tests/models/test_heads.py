@@ -295,6 +295,11 @@ NO_GATE = r"head gates in encoder\.layers\.0\.self_attn, .*give the --head-"
         (PRUNED, {}, "prune CHECKPOINT --print-config"),
         ({}, {"attn_mapping": "sqpnormmax:p=learned|softmax*3"}, r"alpha_logit.* of other mapping"),
         (
+            {"encoder_layers": 3},
+            {"attn_mapping": "softmax"},
+            "do not fit the model: .*Unexpected key",
+        ),
+        (
             {"attn_mapping": "entmax:oscar=learned"},
             {"attn_mapping": "entmax:tv=learned"},
             r"parameters .*mapping.raw_oscar.*: give the mapping options",

@@ -278,3 +278,9 @@ def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
     with pytest.raises(ValueError, match=rf"model\.{name} is not an option.*attn_mapping"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
+
+
+def test_an_option_of_a_criterion_in_the_models_part_of_a_yaml_file_is_refused():
+    cfg = OmegaConf.create({"_name": "entmax_transformer", "l0_weight": 0.1})
+    with pytest.raises(ValueError, match=r"did you mean criterion\.l0_weight\?"):
+        EntmaxTransformerModel.build_model(cfg, tiny_task())

@@ -110,3 +110,15 @@ def test_training_from_a_pruned_checkpoint_needs_no_option_for_its_heads(pruned_
     assert again.attention_options.specs == model.attention_options.specs
     with pytest.raises(ValueError, match=r"layer 0\): .* lists 4 heads, but the layer has 3"):
         build_model(attn_mapping="entmax|fusedmax|softmax*2", **start)
+
+
+def test_heads_of_one_attention_need_no_option_after_pruning_either(tmp_path):
+    options = {"attn_mapping": "entmax", "cross_attn_mapping": "entmax|fusedmax|softmax|entmax"}
+    torch.save(state_of(varied(**options), **options), tmp_path / "whole.pt")
+    prune_checkpoint(str(tmp_path / "whole.pt"), str(tmp_path / "small.pt"), GONE)
+    start = {"save_dir": str(tmp_path), "finetune_from_model": str(tmp_path / "small.pt")}
+    model = build_model(**options, **start)
+    assert str(model.attention_options.specs["cross"][1]) == "fusedmax|softmax"
+    assert str(model.attention_options.specs["decoder-self"][1]) == "entmax"
+    with pytest.raises(ValueError, match=r"layer 1\): .* lists 4 heads, but the layer has 2"):
+        build_model(**{**options, "cross_attn_mapping": "softmax|entmax*3"}, **start)
