@@ -265,8 +265,10 @@ def test_gates_without_a_penalty_are_reported(caplog):
     model.prepare_criterion(criterion(l0_weight=0.1), None)
     assert not caplog.messages
     model.prepare_criterion(criterion(l0_weight=0.1).stock_criterion, None)
-    (message,) = caplog.messages
-    assert message.startswith("--head-gates closes no head without a --criterion that ends in _wi")
+    criterion()
+    first, second = caplog.messages
+    assert first.startswith("--head-gates closes no head without a --criterion that ends in _wi")
+    assert second.startswith("neither --l0-weight nor --target-heads was given to --criterion")
 
 
 @pytest.mark.parametrize(

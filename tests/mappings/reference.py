@@ -1,10 +1,9 @@
 """Independent references for alpha-entmax: the definition, solved slowly in float64.
 
-Nothing here is shared with the package: the threshold is found by bisection or by trying every
-support, and derivatives are finite differences.
+Nothing here is shared with the package: the threshold is found by bisection, and derivatives are
+finite differences.
 """
 
-import itertools
 import math
 
 import torch
@@ -46,28 +45,6 @@ def bisection(scores, alpha):
         low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
     probs = at(low)
     return torch.where(all_masked, 0.0, probs / probs.sum(-1, keepdim=True))
-
-
-def every_support(scores, alpha):
-    """Sparsemax or 1.5-entmax of a list of numbers, by trying all sets of keys.
-
-    A set is the support if exactly its keys are above the threshold that it implies.
-    """
-    scaled = [(alpha - 1.0) * score for score in scores]
-    for size in range(1, len(scaled) + 1):
-        for support in itertools.combinations(range(len(scaled)), size):
-            inside = [scaled[key] for key in support]
-            total, squares = math.fsum(inside), math.fsum(x * x for x in inside)
-            if alpha == 2.0:
-                tau = (total - 1.0) / size
-            else:
-                root = total**2 - size * (squares - 1.0)
-                if root < 0.0:
-                    continue
-                tau = (total - math.sqrt(root)) / size
-            if all((scaled[key] > tau) == (key in support) for key in range(len(scaled))):
-                return [max(x - tau, 0.0) ** (1.0 / (alpha - 1.0)) for x in scaled]
-    raise AssertionError(f"no support fits {scores}")
 
 
 def alpha_derivative(scores, alpha):

@@ -284,3 +284,12 @@ def test_an_option_of_a_criterion_in_the_models_part_of_a_yaml_file_is_refused()
     cfg = OmegaConf.create({"_name": "entmax_transformer", "l0_weight": 0.1})
     with pytest.raises(ValueError, match=r"did you mean criterion\.l0_weight\?"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
+
+
+def test_the_seed_draws_the_initial_alphas():
+    drawn = [
+        build_model(seed=seed).state_dict()["decoder.layers.1.self_attn.mapping.alpha_logit"]
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).all()

@@ -202,3 +202,15 @@ def test_an_interrupted_write_changes_no_file(folder, name, monkeypatch):
     assert len(written) == 1
     assert name not in written
     assert contents(folder) == before
+
+
+def test_a_full_disk_is_reported_and_changes_no_file(folder, capsys, monkeypatch):
+    before = contents(folder)
+
+    def save(state, file):
+        raise RuntimeError("PytorchStreamWriter failed writing file")
+
+    monkeypatch.setattr(torch, "save", save)
+    assert prune(folder, "@gated.pt", "--output", "@small.pt") == 1
+    assert "small.pt, nothing was changed: PytorchStreamWriter" in capsys.readouterr().err
+    assert contents(folder) == before

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 
 import pytest
 import torch
@@ -118,6 +119,7 @@ NO_LOSS = [{"heads": ["cross:0.0"], "loss": None}]
         ("loss", ablation(MORE), "cross:1.5, or .*it.pt has no such"),
         ("loss", ablation(FEWER), "no score for encoder-self:0.0"),
         ("loss", {**ablation(), "removals": NO_LOSS}, r".* \(it is malformed\)"),
+        ("loss", ablation({**SCORES, HEADS[3]: math.nan}), r".* \(a score is not finite\)"),
         ("loss", ["nothing"], "no such score for every head of"),
         ("gradient", analysis("relevance"), r"no such score for .* \(it has no 'gradient'\)"),
         ("gradient", ablation(), NO_MODELS),

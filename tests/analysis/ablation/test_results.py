@@ -17,6 +17,7 @@ from scipy.stats import ttest_rel
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
 from fairseq_entmax.analysis.ablation.results import bleu_metric, bleu_test, compare, holm
 from fairseq_entmax.analysis.data.generation import search_options
+from fairseq_entmax.paired_tests import paired_t_test
 from fairseq_entmax.summaries.rouge import Rouge
 
 REFERENCES = [f"the {word} man went up to the house of {word} ." for word in "abcdefgh"]
@@ -90,6 +91,11 @@ def test_each_marker_counts_as_one_distinct_word():
     assert same["rouge1"] == same["rouge2"] == pytest.approx(100)
     other = by_rouge(*[("<unk-11> sat", "a <unk-1>", "cats sat")] * 2)["unchanged"]
     assert other["rouge1"] == pytest.approx((50 + 50 + 100) / 3)
+
+
+def test_a_single_sentence_has_no_test():
+    with pytest.raises(ValueError, match="needs at least 2 sentences, not 1"):
+        paired_t_test([1.0], [2.0])
 
 
 def test_texts_without_a_target_count_in_no_loss():
