@@ -5,7 +5,8 @@ Without it: only the first batch shows that a criterion needs gates and the mode
 the end; in validation, the number of updates is unknown; if several processes resume from a
 checkpoint, all but the first end in a traceback; and a training ends early, and saves no best
 checkpoint, if an earlier one in the same process had a better score.
-Remove when: fairseq checks a model and a criterion together, and tells a model its updates.
+Remove when: fairseq checks a model and a criterion together, tells a model its updates, and forgets
+the best score of an earlier training.
 """
 
 import logging
@@ -48,7 +49,7 @@ def check_and_follow(
         )
     # Otherwise the others get the checkpoint by a load that torch 2.6 and later refuse
     cfg.checkpoint.load_checkpoint_on_all_dp_ranks = True
-    # Otherwise the next training in this process, as in fairseq-hydra-train -m, has this one's best score
+    # Otherwise it has the best score of an earlier training in its process (fairseq-hydra-train -m)
     command = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(command, "should_stop_early", None)):
         getattr(function, "__dict__", {}).pop("best", None)

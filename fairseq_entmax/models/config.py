@@ -21,7 +21,8 @@ Features = tuple[type[Feature], ...]
 FEATURES: Features = (AttentionHeads, SparseOutput, HeadRecord, Gates, FrozenDecoder, Teaching)
 # An unknown name that contains one of these is refused as a misspelt option of this package
 _WORDS_OF_OPTIONS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_", "teacher")
-_OF_CRITERIONS = ("target_heads", "decide_heads", "l0_")
+# And one with one of these as an option of a criterion
+_OF_CRITERIONS = ("target_head", "decide_head", "l0_", "loss_alpha", "copy_loss")
 
 
 def defaults_of(features: Features) -> dict[str, Any]:
@@ -73,10 +74,11 @@ def refuse_unknown(
     allowed = list(defaults_of(features))
     for name in map(str, names):
         like = get_close_matches(name, known, 1, 0.9) or get_close_matches(name, allowed, 1, 0.8)
-        if any(word in name for word in _OF_CRITERIONS):
-            like = [f"criterion.{name}"]
-        if name not in known and (like or any(word in name for word in _WORDS_OF_OPTIONS)):
+        words = _WORDS_OF_OPTIONS + _OF_CRITERIONS
+        if name not in known and (like or any(word in name for word in words)):
             meant = f"did you mean {like[0]}? " if like else ""
+            if any(word in name for word in _OF_CRITERIONS):
+                meant = "those of a criterion belong to criterion. "
             raise ValueError(
                 f"model.{name} is not an option of this model: {meant}This package's own are {', '.join(allowed)}"
             )

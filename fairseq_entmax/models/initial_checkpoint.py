@@ -47,8 +47,7 @@ def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | N
 
 
 def _texts_of_heads(spec: LayerSpec) -> list[str]:
-    heads = spec.heads if isinstance(spec, PerHeadSpec) else (spec,)
-    return [_CAN_CHANGE.sub("", str(one)) for one in heads]
+    return [_CAN_CHANGE.sub("", one) for one in _heads_of(spec)]
 
 
 def options_of_initial_checkpoint(args: Any, initial: CheckpointModel | None) -> dict[str, str]:
@@ -89,23 +88,31 @@ def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     text, options = getattr(args, "attn_mapping", None), {}
     if text != initial.args.attn_mapping:
         return {}
-    for attention, specs in initial.options.specs.items():
-        option = MAPPING_OPTIONS[attention]
+    has_heads = any(isinstance(one, PerHeadSpec) for one in values.parse_layers_option(text).layers)
+    for attention, option in MAPPING_OPTIONS.items():
         theirs, ours = (getattr(one, option, None) for one in (initial.args, args))
-        if theirs is not None and _lists_heads_of(text if ours is None else ours, specs):
+        if theirs is not None and (has_heads if ours is None else _were(initial, attention, ours)):
             options[option] = values.mapping_text(theirs)
     return options
 
 
-def _lists_heads_of(option: Any, specs: list[LayerSpec]) -> bool:
-    """Whether an option lists heads of layers, among them, in their order, those of the specs."""
-    named = values.parse_layers_option(option)
-    layers = named.layers if named.is_list else named.layers * len(specs)
-    pairs = zip(layers, specs, strict=False)
-    heads = [(iter(_texts_of_heads(before)), _texts_of_heads(now)) for before, now in pairs]
-    return any(isinstance(spec, PerHeadSpec) for spec in layers) and all(
-        one in before for before, now in heads for one in now
+def _were(initial: CheckpointModel, attention: str, option: Any) -> bool:
+    """Whether an option lists the heads of a pruned model's attention, and those that went."""
+    specs, most = initial.options.specs[attention], initial.options.places[attention]
+    try:
+        layers = values.parse_layers_option(option).of_layers(len(specs))
+    except ValueError:  # whoever reads the option will say so
+        return False
+    pairs = [(_heads_of(before), _heads_of(now)) for before, now in zip(layers, specs, strict=True)]
+    return all(len(before) in (1, most) for before, _ in pairs) and all(
+        one in before
+        for before, now in ((iter(before), now) for before, now in pairs)
+        for one in now
     )
+
+
+def _heads_of(spec: LayerSpec) -> list[str]:
+    return [str(one) for one in (spec.heads if isinstance(spec, PerHeadSpec) else (spec,))]
 
 
 def initial_checkpoint_of(args: Any) -> str | None:

@@ -1,7 +1,7 @@
 """The model ``entmax_transformer_lm`` and its architectures.
 
 It is fairseq's decoder-only ``transformer_lm`` with another mapping from attention scores to
-weights. Each architecture of fairseq's ``transformer_lm`` has a counterpart:
+weights. Each architecture of fairseq's ``transformer_lm``, except Megatron's, has a counterpart:
 ``transformer_lm_gpt`` becomes ``entmax_transformer_lm_gpt``.
 """
 
@@ -42,7 +42,7 @@ def _decoder(args: Any, *parts: Any, **options: Any) -> EntmaxTransformerDecoder
 class EntmaxTransformerLanguageModel(ModelWithHeads, TransformerLanguageModel):
     """fairseq's ``transformer_lm`` with alpha-entmax attention, for the task ``language_modeling``.
 
-    Takes every option of fairseq's ``transformer_lm``, and those of
+    Takes the options of fairseq's ``transformer_lm`` (docs/language_models.md), and those of
     :mod:`fairseq_entmax.models.config` that apply to a decoder. A checkpoint of a stock
     ``transformer_lm`` can be loaded: what it lacks starts as in a new model, and is logged.
     """

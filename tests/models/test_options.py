@@ -280,9 +280,12 @@ def test_a_misspelt_option_in_a_yaml_file_is_refused(name):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
 
 
-def test_an_option_of_a_criterion_in_the_models_part_of_a_yaml_file_is_refused():
-    cfg = OmegaConf.create({"_name": "entmax_transformer", "l0_weight": 0.1})
-    with pytest.raises(ValueError, match=r"did you mean criterion\.l0_weight\?"):
+@pytest.mark.parametrize("name", ["l0_weight", "target_heads", "decide_heads_at", "loss_alpha"])
+def test_an_option_of_a_criterion_in_the_models_part_of_a_yaml_file_is_refused(name):
+    cfg = OmegaConf.create({"_name": "entmax_transformer", name: 1})
+    with pytest.raises(
+        ValueError, match=rf"model\.{name} is not .* criterion belong to criterion\."
+    ):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
 
 

@@ -165,3 +165,11 @@ def test_a_pruned_model_can_be_trained_to_copy(tmp_path):
     found = started(path, tmp_path, copy_heads="1").attention_options
     assert found.heads["cross"] == [4, 2]
     assert (found.copy.layer, found.copy.copy_heads) == (1, (1,))
+
+
+def test_training_keeps_a_copy_mapping_beside_per_head_mappings(tmp_path):
+    options, path = OPTIONS[2], tmp_path / "pruned.pt"
+    state = state_of(varied(arch=ARCH, **options), ARCH, **options)
+    torch.save(prune_state(state, "some.pt", parse_heads("cross:1.1,1.3"))[0], path)
+    model = started(path, tmp_path, attn_mapping=options["attn_mapping"], copy_mapping="sparsemax")
+    assert str(model.attention_options.specs["cross"][1]) == "entmax|sparsemax"

@@ -120,5 +120,12 @@ def test_heads_of_one_attention_need_no_option_after_pruning_either(tmp_path):
     model = build_model(**options, **start)
     assert str(model.attention_options.specs["cross"][1]) == "fusedmax|softmax"
     assert str(model.attention_options.specs["decoder-self"][1]) == "entmax"
-    with pytest.raises(ValueError, match=r"layer 1\): .* lists 4 heads, but the layer has 2"):
-        build_model(**{**options, "cross_attn_mapping": "softmax|entmax*3"}, **start)
+    for text, message in (
+        ("softmax|entmax*3", r"layer 1\): .* lists 4 heads, but the layer has 2"),
+        ("entmax:lr_factor=9|fusedmax|softmax|entmax", "lists 4 heads, but the layer has 2"),
+        ("(entmax|fusedmax|softmax|entmax)*3", "lists 3 layers, but the model has 2"),
+        ("entmax|fusedmax|softmax|entmax*2", "lists 5 heads, but"),
+        ("entmx|softmax", "--cross-attn-mapping.*: unknown mapping"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build_model(**{**options, "cross_attn_mapping": text}, **start)

@@ -20,11 +20,13 @@ def borders(lengths: Dictionary[int, int]) -> list[int]:
 
 
 def typical(lengths: Dictionary[int, int], number: int) -> list[int]:
-    """Choose sentences by length, evenly from the first to the last border; those near the median
-    come first. Longer ones than :data:`LONGEST_SHOWN` are chosen only if all are."""
+    """Choose sentences by length, evenly from the first to the last border, and beyond them if there
+    are few; those near the median come first. None is longer than :data:`LONGEST_SHOWN` if there
+    are enough others."""
     ordered = sorted(lengths, key=lambda one: (lengths[one], one))
-    readable = [one for one in ordered if lengths[one] <= LONGEST_SHOWN] or ordered
-    # Few sentences are all shown
+    readable = [one for one in ordered if lengths[one] <= LONGEST_SHOWN]
+    if len(readable) < number:
+        readable = ordered
     edge = min(len(readable) // 8, max(0, len(readable) - number) // 2)
     middle = readable[edge : len(readable) - edge]
     chosen = [middle[place] for place in evenly_spread(len(middle), number)]

@@ -36,7 +36,7 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     lengths = f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
     if first == third:
         lengths = f"at least half of the data has {median} tokens, counting those that maps show"
-    return f"Sentences of typical length, here {tokens} tokens: {lengths}."
+    return f"The sentences, of {tokens} tokens, were chosen by length: {lengths}."
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:

@@ -88,7 +88,7 @@ def test_the_choice_of_sentences_is_explained(analysis):
     typical = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     for chosen, words in (
         (typical, "half of the data has 14 to 40 tokens"),
-        (typical, f"here {min(lengths)} to {max(lengths)} tokens"),
+        (typical, f"of {min(lengths)} to {max(lengths)} tokens"),
         ({"by": "asked"}, "--sentences"),
         ({**typical, "lengths": [64] * 5}, "at least half of the data has 64 tokens"),
     ):
