@@ -25,14 +25,14 @@ class Side:
     """The tokens ``(batch, length)`` of one side of a batch, as attention sees them.
 
     ``real``: not padding. ``end``: ends of sentences, and other symbols that are not words.
-    ``start``: padding on the left. ``words``: of :meth:`TokenTable.words`, None without a table."""
+    ``start``: padding on the left. ``words``: of :meth:`TokenTable.words`."""
 
     tokens: Tensor
     real: Tensor
     end: Tensor
     start: Tensor
     lengths: Tensor
-    words: Tensor | None
+    words: Tensor
 
     @property
     def places(self) -> Tensor:
@@ -41,10 +41,10 @@ class Side:
         return index - self.start[:, None]
 
     @classmethod
-    def of(cls, tokens: Tensor, pad: int, eos: int | Tensor, table: TokenTable | None) -> Side:
+    def of(cls, tokens: Tensor, pad: int, eos: int | Tensor, table: TokenTable) -> Side:
         """Make a side from tokens ``(batch, length)``; ``eos`` may be a tensor of symbols."""
         real, end = tokens != pad, torch.isin(tokens, eos)
-        words = None if table is None else table.words(tokens, ~real | end)
+        words = table.words(tokens, ~real | end)
         return cls(tokens, real, end, real.int().argmax(dim=1), real.sum(dim=1), words)
 
 
@@ -53,12 +53,13 @@ class Batch:
     """What measures need to know about a batch apart from the weights.
 
     ``target`` is the decoder's input. A text alone is both source and target, as one object.
-    Measures that need ``table`` or ``annotated`` are left out without it. ``target_in_source``:
-    ``(batch, target)``, the target's tokens in the source's dictionary; -1 if special or absent."""
+    ``table``: of the source. Measures that need ``annotated`` are left out without it.
+    ``target_in_source``: ``(batch, target)``, the target's tokens in the source's dictionary; -1 if
+    special or absent."""
 
     source: Side
     target: Side
-    table: TokenTable | None = None
+    table: TokenTable
     annotated: AnnotatedBatch | None = None
     target_in_source: Tensor | None = None
 
@@ -80,13 +81,10 @@ class Batch:
     @cached_property
     def interrogative(self) -> Tensor | None:
         """Whether each source token is part of an interrogative word, ``(batch, keys)`` bool.
-        Parses decide if they mark any such word, else a list of words; None without either."""
+        Parses decide if they mark any such word, else a list of words; None without one."""
         if self.annotated is not None and self.annotated.interrogative is not None:
             return self.annotated.interrogative
-        source = self.source
-        if self.table is None or source.words is None:
-            return None
-        return self.table.interrogative(source.tokens, source.words)
+        return self.table.interrogative(self.source.tokens, self.source.words)
 
     def sides(self, attention: str) -> tuple[Side, Side]:
         """Return the sides that the queries and the keys of an attention are on."""

@@ -42,7 +42,7 @@ class RareWord(WeightMeasure):
         from fairseq_entmax.analysis.data.tokens import rarest, rarest_so_far
 
         table = weights.batch.table
-        if table is None or weights.keys is not weights.batch.source:
+        if weights.keys is not weights.batch.source:
             return
         ranks = table.rank[weights.keys.tokens]
         first, second = (rarest_so_far if weights.attention == DECODER_SELF else rarest)(ranks)
@@ -83,7 +83,7 @@ class FinalPunctuation(WeightMeasure):
         from fairseq_entmax.analysis.data import tokens
 
         table, keys, rows = weights.batch.table, weights.keys, weights.weights
-        if table is None or weights.attention == DECODER_SELF:
+        if weights.attention == DECODER_SELF:
             return
         place, ending = tokens.final_punctuation(table, keys.tokens, ~keys.real | keys.end)
         index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)

@@ -36,7 +36,7 @@ class SubwordMerging(WeightMeasure):
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         words = weights.queries.words
-        if words is None or weights.attention == CROSS:
+        if weights.attention == CROSS:
             return
         scores, begins, several = merging_by_word(mass_in_word(weights.weights, words), words)
         sums.add_mean("all", scores, begins)

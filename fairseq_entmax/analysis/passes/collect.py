@@ -41,7 +41,6 @@ class DataCounts:
         if self.annotated is not None and batch.annotated is not None:
             self.annotated.update(batch.annotated)
         source, table = batch.source, batch.table
-        assert table is not None
         _, ending = tokens.final_punctuation(table, source.tokens, ~source.real | source.end)
         rank, _ = tokens.rarest(table.rank[source.tokens])
         counted: dict[str, int | Tensor] = {

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.data.batch import Batch, Side
+from fairseq_entmax.analysis.data.tokens import TokenTable
 from fairseq_entmax.analysis.passes.collect import AnnotationCounts
 from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
@@ -23,6 +24,7 @@ from tests.analysis.test_tokens import dictionary as of_symbols
 
 RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]
 TAGS = ["NOUN", "VERB", "ADJ", "_"]
+TABLE = TokenTable.of(of_symbols("a", "b", "cd"))
 
 
 @dataclass
@@ -102,10 +104,10 @@ def in_batch(attention: str, annotated: AnnotatedBatch, real: Tensor) -> Batch:
     """A batch whose queries are real where ``real`` is true, and padding elsewhere."""
     places, known = torch.zeros(real.shape), torch.ones(annotated.word.shape)
     queries, source = (
-        Side(places.long(), own, ~own, torch.zeros(len(own)).long(), own.sum(dim=1), None)
+        Side(places.long(), own, ~own, torch.zeros(len(own)).long(), own.sum(dim=1), own.long() - 1)
         for places, own in ((places, real), (known, known.bool()))
     )
-    return Batch(queries if attention == ENCODER_SELF else source, queries, None, annotated)
+    return Batch(queries if attention == ENCODER_SELF else source, queries, TABLE, annotated)
 
 
 def numbers_of(statistics: LayerStatistics) -> list[dict]:
@@ -268,8 +270,8 @@ def test_interrogative_words_are_those_marked_in_the_parse(annotated, dictionary
         assert found is None
     else:
         assert found.tolist() == [[True, True, False, False]]
-        side = Side.of(tokens, 1, 2, None)
-        assert Batch(side, side, None, batch).interrogative is found
+        side = Side.of(tokens, 1, 2, TokenTable.of(dictionary))
+        assert Batch(side, side, TABLE, batch).interrogative is found
 
 
 def test_a_marker_matches_a_word_as_the_unknown_word_does(tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 from fairseq_entmax.analysis.data.batch import Tables
 from fairseq_entmax.analysis.passes.statistics import LayerStatistics
-from tests.analysis.test_statistics import END, batch_of, cut, random_weights
+from tests.analysis.test_statistics import END, batch_of, cut, random_weights, table
 from tests.analysis.test_tokens import dictionary
 
 # Words repeat; 3 is unknown; some target words are not in the source
@@ -18,7 +18,7 @@ TARGET = [[5, 9, 4], [7, 3, 10, 8, 7], []]
 
 def measured(attention, left=False, seed=0):
     """The results of a batch, and its rows: (head, sentence, step, weights of real keys)."""
-    batch = batch_of(SOURCE, [[END, *row] for row in TARGET], None, left)
+    batch = batch_of(SOURCE, [[END, *row] for row in TARGET], table(), left)
     previous = batch.target.tokens
     batch = replace(batch, target_in_source=previous.masked_fill(previous < 4, -1))
     weights = random_weights(batch, attention, seed=seed)
