@@ -74,11 +74,11 @@ def refuse_unknown(
     allowed = list(defaults_of(features))
     for name in map(str, names):
         like = get_close_matches(name, known, 1, 0.9) or get_close_matches(name, allowed, 1, 0.8)
-        words = _WORDS_OF_OPTIONS + _OF_CRITERIONS
-        if name not in known and (like or any(word in name for word in words)):
-            meant = f"did you mean {like[0]}? " if like else ""
-            if any(word in name for word in _OF_CRITERIONS):
-                meant = "those of a criterion belong to criterion. "
+        of_criterion = any(word in name for word in _OF_CRITERIONS)
+        looks_ours = like or of_criterion or any(word in name for word in _WORDS_OF_OPTIONS)
+        if name not in known and looks_ours:
+            meant = "those of a criterion belong to criterion. " if of_criterion else ""
+            meant = f"did you mean {like[0]}? " if like else meant
             raise ValueError(
                 f"model.{name} is not an option of this model: {meant}This package's own are {', '.join(allowed)}"
             )

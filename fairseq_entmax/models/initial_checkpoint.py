@@ -91,13 +91,15 @@ def _mappings_of(args: Any, initial: CheckpointModel) -> dict[str, str]:
     has_heads = any(isinstance(one, PerHeadSpec) for one in values.parse_layers_option(text).layers)
     for attention, option in MAPPING_OPTIONS.items():
         theirs, ours = (getattr(one, option, None) for one in (initial.args, args))
-        if theirs is not None and (has_heads if ours is None else _were(initial, attention, ours)):
+        if theirs is not None and (
+            has_heads if ours is None else _is_unpruned(initial, attention, ours)
+        ):
             options[option] = values.mapping_text(theirs)
     return options
 
 
-def _were(initial: CheckpointModel, attention: str, option: Any) -> bool:
-    """Whether an option lists the heads of a pruned model's attention, and those that went."""
+def _is_unpruned(initial: CheckpointModel, attention: str, option: Any) -> bool:
+    """Whether an option lists the heads that a pruned model's attention has, among those that it had."""
     specs, most = initial.options.specs[attention], initial.options.places[attention]
     try:
         layers = values.parse_layers_option(option).of_layers(len(specs))

@@ -287,6 +287,9 @@ def test_an_option_of_a_criterion_in_the_models_part_of_a_yaml_file_is_refused(n
         ValueError, match=rf"model\.{name} is not .* criterion belong to criterion\."
     ):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
+    cfg = OmegaConf.create({"_name": "entmax_transformer", "loss_alpha_warmup_update": 1})
+    with pytest.raises(ValueError, match=r"did you mean loss_alpha_warmup_updates\?"):
+        EntmaxTransformerModel.build_model(cfg, tiny_task())
 
 
 def test_the_seed_draws_the_initial_alphas():
