@@ -8,8 +8,8 @@ import pytest
 import torch
 from tensorboardX.proto import event_pb2
 
+from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.head_record import read_record
 from tests.commands import (
     SIZES,
     USER_DIR,

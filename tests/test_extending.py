@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.head_records import read_record
 from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, run
 
 MOST_LINES = 40

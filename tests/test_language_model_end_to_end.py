@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq.models.transformer_lm import TransformerLanguageModel
 
+from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
-from fairseq_entmax.models.head_record import read_record
 from tests.commands import USER_DIR, hypotheses, logged, run, weights
 
 MODEL = [

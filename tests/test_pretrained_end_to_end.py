@@ -5,9 +5,9 @@ import torch
 from fairseq.models.roberta import RobertaModel
 
 from fairseq_entmax.analysis import AttentionRecorder
+from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel
 from fairseq_entmax.models.checkpoint_model import read_model
-from fairseq_entmax.models.head_record import read_record
 from tests.commands import SIZE, SMALL_MODEL, USER_DIR, hypotheses, logged, run
 
 SIZES = [f"--encoder-{name}={size}" for name, size in SIZE.items()]

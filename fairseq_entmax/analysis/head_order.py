@@ -8,12 +8,13 @@ initial and final ranks measures this: 1 is the same order, and 0 is an unrelate
 from __future__ import annotations
 
 import itertools
-import os
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from fairseq_entmax.head_records import read_record, record_path
 
 TITLE = "rank correlation of initial and final values"
 # With two heads the correlation can only be 1 or -1
@@ -88,22 +89,19 @@ class RankCorrelation(NamedTuple):
         return [lowest[value] for value in every]
 
 
-def rank_correlation(
-    record: str | os.PathLike[str] | Sequence[Line], name: str = "alpha"
-) -> RankCorrelation:
+def rank_correlation(record: Sequence[Line], name: str = "alpha") -> RankCorrelation:
     """Compare the first line of a record of ``name`` with the last.
 
-    A record is a file such as ``alpha.jsonl``, or its lines. Each has ``update`` and, under
-    ``name`` or (in ``analysis.json``) ``values``, attention -> layer -> a number per head, None for
-    heads without one. Raises ValueError, with the reason, if it is not such a record."""
-    lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
+    A line has ``update``, and ``values``: attention -> layer -> a number per head, None for heads
+    without one. Raises ValueError, with the reason, if the lines are not of one record."""
+    lines = list(record)
     if not lines:
         raise ValueError(f"the record of {name} is empty")
     softmax = {SOFTMAX.get(name), None}
     lines = [
-        *itertools.dropwhile(lambda line: {*_values(line, name).values()} <= softmax, lines)
+        *itertools.dropwhile(lambda line: {*_values(line).values()} <= softmax, lines)
     ] or lines
-    courses = [_values(line, name) for line in lines]
+    courses = [_values(line) for line in lines]
     for line, values in zip(lines, courses, strict=True):
         if list(values) != list(courses[0]):
             raise ValueError(f"update {line['update']} has other heads than the first line")
@@ -124,33 +122,35 @@ def rank_correlation(
     return RankCorrelation(name, lines[0]["update"], lines[-1]["update"], start, end)
 
 
+def lines_of(file: Path, name: str) -> list[Line]:
+    """Read a training's record of ``name``, with its values under ``values``."""
+    return [{"update": one["update"], "values": one[name]} for one in read_record(file, name)]
+
+
 def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> RankCorrelation:
     """Compare the start of the record beside a checkpoint with the checkpoint's own values."""
-    from fairseq_entmax.models.head_record import record_path
-
     file = record_path(Path(path).parent, name)
     if not file.is_file():
         raise FileNotFoundError(
             f"there is no {file.name} beside the checkpoint; training writes it unless --alpha-log-interval is 0"
         )
     # A fixed value may be in the record as well, because it rose from softmax
-    lines = [of_heads(line, name, present) for line in _read(file, name)]
-    return rank_correlation(lines_of_checkpoint(lines, name, update, present, str(file)), name)
+    lines = [of_heads(line, present) for line in lines_of(file, name)]
+    return rank_correlation(lines_of_checkpoint(lines, update, present, str(file)), name)
 
 
-def of_heads(line: Line, name: str, learned: Present) -> Line:
+def of_heads(line: Line, learned: Present) -> Line:
     """Restrict a line of a record to layers in ``learned``, and there to heads that are not None."""
-    key = "values" if "values" in line else name
     present = {
         attention: {
             layer: _where_known(heads, learned[attention][layer])
             for layer, heads in layers.items()
             if layer in learned[attention]
         }
-        for attention, layers in line[key].items()
+        for attention, layers in line["values"].items()
         if attention in learned
     }
-    return {**line, key: present}
+    return {**line, "values": present}
 
 
 def _where_known(heads: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
@@ -160,28 +160,30 @@ def _where_known(heads: Sequence[Any], known: Sequence[Any]) -> Sequence[Any]:
 
 
 def lines_of_checkpoint(
-    lines: Sequence[Line], name: str, update: int | None, present: Present, shown: str
+    lines: Sequence[Line], update: int | None, present: Present, shown: str
 ) -> list[Line]:
     """Return a record's lines up to a checkpoint, which comes last; check that it is its record."""
     course = [line for line in lines if update is None or line["update"] <= update]
-    end = _values({name: present}, name)
+    end = _values({"values": present})
     if not course:
         raise ValueError(f"{shown} has no line up to update {update}, that of the checkpoint")
-    if any(set(_values(line, name)) != set(end) for line in course):
+    if any(set(_values(line)) != set(end) for line in course):
         raise ValueError(f"{shown} has other heads: perhaps it is from before pruning")
     last = course[-1]
     if update is None or last["update"] == update:
-        recorded = _values(last, name)
+        recorded = _values(last)
         if any(_differ(recorded[where], value) for where, value in end.items()):
             raise ValueError(
                 f"{shown} has other values at update {last['update']}: it is from another "
                 f"training, or the checkpoint is an average of several"
             )
         return course
-    key = "values" if "values" in last else name
     # In the record's order of attentions and layers
-    values = {one: {layer: present[one][layer] for layer in last[key][one]} for one in last[key]}
-    return [*course, {"update": update, key: values}]
+    values = {
+        one: {layer: present[one][layer] for layer in layers}
+        for one, layers in last["values"].items()
+    }
+    return [*course, {"update": update, "values": values}]
 
 
 def as_text(result: RankCorrelation) -> str:
@@ -215,18 +217,11 @@ def _ranks(numbers: Sequence[float]) -> list[float]:
     return [order.index(number) + (order.count(number) - 1) / 2 for number in numbers]
 
 
-def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
-    # Imported here: it needs fairseq, and a report, whose lines are in an analysis, does not
-    from fairseq_entmax.models.head_record import read_record
-
-    return read_record(file, name)
-
-
-def _values(line: Line, name: str) -> dict[tuple[str, str, int], Any]:
+def _values(line: Line) -> dict[tuple[str, str, int], Any]:
     """Map (attention, layer, head) to its value."""
     return {
         (attention, layer, head): value
-        for attention, layers in (line[name] if name in line else line["values"]).items()
+        for attention, layers in line["values"].items()
         for layer, heads in layers.items()
         for head, value in enumerate(heads)
     }

@@ -26,7 +26,6 @@ from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, GatesByLayer, HeadPenalty, count_heads
@@ -138,16 +137,11 @@ class HeadL0Criterion(FairseqCriterion):
             groups["_" + attention.replace("-", "_")] = list(layers.values())
         for suffix, members in groups.items():
             for what in ("expected", "open") if suffix else ("expected", "open", "undecided"):
-                compat.log_when_shown(f"heads_{what}{suffix}", partial(_count, what), *members)
+                compat.log_when_shown(f"heads_{what}{suffix}", partial(count_heads, what), *members)
         for name in self.penalty.targets or (ALL,):
             suffix = "" if name == ALL else "_" + name.replace("-", "_")
             weight = partial(_weight, self.penalty, name)
             compat.log_when_shown(f"l0_weight{suffix}", weight, state)
-
-
-def _count(what: str, *gates: Gate) -> float:
-    """The number of heads that are expected to be open, open, or undecided, as ``what`` says."""
-    return round(float(getattr(count_heads(gates), what)), 3)
 
 
 def _weight(penalty: HeadPenalty, name: str, *states: PruningState) -> float:

@@ -19,7 +19,7 @@ is N less the number of protected heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,27 +38,18 @@ ALL = "all"
 RHO = 1.0
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The sum of P(g != 0), and the numbers of gates above 0 and between 0 and 1 in evaluation."""
+# Which heads behind a gate count, or how much
+COUNTED: dict[str, Callable[[Gate], Tensor]] = {
+    "expected": lambda gate: gate.probability_open(),
+    "open": lambda gate: gate.at_evaluation() > 0,
+    "undecided": lambda gate: (gate.at_evaluation() > 0) & (gate.at_evaluation() < 1),
+}
 
-    expected: float
-    open: int
-    undecided: int
 
-
-def count_heads(gates: Iterable[Gate]) -> Counts:
-    """Count the heads behind some gates. Waits for the device."""
-    gates = list(gates)
-    if not gates:
-        return Counts(0.0, 0, 0)
-    with torch.no_grad():
-        values = torch.cat([gate.at_evaluation() for gate in gates])
-        expected = torch.cat([gate.probability_open() for gate in gates]).sum()
-        numbers = torch.stack(
-            [expected, (values > 0).sum(), ((values > 0) & (values < 1)).sum()]
-        ).tolist()
-    return Counts(numbers[0], int(numbers[1]), int(numbers[2]))
+@torch.no_grad()
+def count_heads(what: str, *gates: Gate) -> float:
+    """How many heads behind some gates are ``what`` of :data:`COUNTED`. Waits for the device."""
+    return round(float(sum(COUNTED[what](gate).sum() for gate in gates)), 3)
 
 
 @dataclass(frozen=True)

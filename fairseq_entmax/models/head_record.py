@@ -1,20 +1,12 @@
 """What heads learn while a model trains, recorded in fairseq's logs and in files.
 
-Each quantity that mappings learn per head has a file of its name in the save directory.
-``alpha.jsonl`` has one JSON object per line, in the order of updates, each update at most once:
-
-    {"update": 120, "alpha": {"encoder-self": {"0": [1.31, 1.62], "1": [1.5, 1.44]}, ...}}
-
-``update`` is the number of optimiser steps made so far: 0 is the start of training.
-``alpha`` holds, for each attention that learns alpha and each of its layers (from 0, the
-bottom), the alpha of each head, or a single value if the heads share one. With per-head
-mappings, it is null for heads without alpha.
+Each quantity that mappings learn per head has a file of its name in the save directory; see
+:mod:`fairseq_entmax.head_records`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +18,12 @@ from fairseq.distributed import utils as distributed_utils
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
-from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import write_together
+from fairseq_entmax.head_records import DIGITS, read_record, record_path
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.rise import MOST_UPDATES
 from fairseq_entmax.models import values
 from fairseq_entmax.models.feature import Feature, option
-
-DIGITS = 6
 
 
 @dataclass
@@ -52,11 +42,6 @@ class HeadRecord(Feature):
     def attach(self, model: Any, args: Any) -> None:
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
         model.monitor = HeadMonitor(attention_modules(model), save_dir, self.alpha_log_interval)
-
-
-def record_path(folder: str | os.PathLike[str], name: str) -> Path:
-    """The file of a quantity, such as ``alpha``, in a save directory."""
-    return Path(folder) / f"{name}.jsonl"
 
 
 class HeadMonitor:
@@ -180,42 +165,3 @@ def _over_heads(
 ) -> float:
     """A statistic over the heads of one attention; NaN if the model no longer exists."""
     return round(function(learned[0].learned(attention)), 4) if learned else float("nan")
-
-
-def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
-    """Read the record of a quantity, such as ``alpha.jsonl``: one dictionary per line.
-
-    A last line that was cut off in writing is left out.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a UTF-8 text: {error}") from None
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            if not _is_record(record["update"], record[name]):
-                raise ValueError("other values")
-            records.append({"update": record["update"], name: record[name]})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            if number == len(lines):
-                break  # after the last newline there is nothing, or a line that was cut off
-            raise ValueError(f"{path}, line {number}: not a line of {name}.jsonl") from None
-    return records
-
-
-def _is_record(update: Any, values: Any) -> bool:
-    """Whether a line has the form shown in the module's docstring, whatever its numbers."""
-    return (
-        type(update) is int
-        and update >= 0
-        and all(attention in ATTENTIONS for attention in values)
-        and all(
-            layer.isdecimal()
-            and isinstance(heads, list)
-            and all(value is None or isinstance(value, float | int) for value in heads)
-            for layers in values.values()
-            for layer, heads in layers.items()
-        )
-    )

@@ -10,8 +10,13 @@ INITIAL = {"encoder-self": {"0": [1.1, 1.2, 1.3], "1": [1.4, 1.5, 1.6]}, "cross"
 END = {"encoder-self": {"0": [1.3, 1.2, 1.1], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.0, 1.8]}}
 
 
-def lines(*values, name="alpha"):
-    return [{"update": 10 * number, name: value} for number, value in enumerate(values)]
+def lines(*values):
+    return [{"update": 10 * number, "values": value} for number, value in enumerate(values)]
+
+
+def write_record(folder, record):
+    written = ({"update": line["update"], "tv": line["values"]} for line in record)
+    (folder / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
 
 
 def moved(values, by=0.01):
@@ -79,8 +84,8 @@ def test_the_text_explains_a_missing_correlation(values, reason):
 
 
 def test_a_checkpoint_is_compared_at_its_own_update_and_only_with_its_own_record(tmp_path):
-    record = lines(INITIAL, END, moved(END), name="tv")
-    (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
+    record = lines(INITIAL, END, moved(END))
+    write_record(tmp_path, record)
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
     assert (result.name, result.last_update) == ("tv", 10)
     assert result == rank_correlation(record[:2], "tv")
@@ -96,10 +101,10 @@ def test_layers_and_heads_whose_value_is_fixed_but_rose_are_left_out(tmp_path):
     start, end = (
         {**one, "decoder-self": {"0": [fixed] * 4}} for one, fixed in ((INITIAL, 1.0), (END, 1.5))
     )
-    record = lines(start, end, name="tv")
-    (tmp_path / "tv.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
+    record = lines(start, end)
+    write_record(tmp_path, record)
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
-    assert result == rank_correlation(lines(INITIAL, END, name="tv"), "tv")
+    assert result == rank_correlation(lines(INITIAL, END), "tv")
     learned = {**END, "cross": {"0": [None, 1.8]}}
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, learned)
     assert result.start == {"encoder-self": [1.1, 1.3]}

@@ -1,19 +1,23 @@
 """Heads' shares of importance over a number of sentences."""
 
+from argparse import Namespace
+from types import SimpleNamespace
+
 import pytest
 import torch
 
+from fairseq_entmax.analysis.data.samples import evenly_spread
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
+from fairseq_entmax.analysis.passes import importance_shares
 from fairseq_entmax.analysis.passes.importance_shares import (
     FEWEST,
     MORE,
     ShareSums,
     blocks_of,
-    evenly_spread,
+    shares_of,
     spread_order,
-    until_precise,
 )
 from tests.support import batch, build_model, spread_scores
 
@@ -55,19 +59,25 @@ def test_the_error_does_not_depend_on_batches():
     assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (50.0, 5)])
-def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
+@pytest.mark.parametrize(("noise", "sentences"), [(0.0, FEWEST), (50.0, FEWEST + 4 * MORE)])
+def test_sentences_are_added_until_the_errors_are_small(monkeypatch, noise, sentences):
+    generator = torch.Generator().manual_seed(2)
+
     class Known(Relevance):
         precision = 0.01
+        sentences = FEWEST + 4 * MORE
 
-    generator = torch.Generator().manual_seed(2)
-    sums, taken = ShareSums(), 0
-    wanted = [[0] * 60] * 5
-    for block in until_precise(Known(), sums, wanted, lambda block: [block]):
-        taken += 1
-        sums.update({"cross": {0: 1 + noise * torch.rand(len(block), 2, generator=generator)}})
-    assert taken == blocks
-    assert (sums.shares().largest_error <= 0.01) == (noise == 0)
+        def importance(self, model, sample):
+            random = torch.rand(len(sample["id"]), 2, generator=generator)
+            return {"cross": {0: 1 + noise * random}}
+
+    monkeypatch.setattr(importance_shares, "samples", lambda _, places, *__: [{"id": places}])
+    args = Namespace(relevance_sentences=None, batch_size=None, max_tokens=None)
+    args.no_progress_bar = True
+    model, tables = SimpleNamespace(model=None), SimpleNamespace(device=None)
+    shares = shares_of(args, Known(), model, None, range(1000), tables)
+    assert shares.sentences == sentences
+    assert (shares.largest_error <= 0.01) == (noise == 0)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from fairseq.logging import metrics
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import head_record
-from fairseq_entmax.models.head_record import read_record
 from tests.commands import as_command
 from tests.support import batch, build_model
 
@@ -166,9 +166,7 @@ def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path,
 @pytest.mark.parametrize(
     "line",
     [
-        *("nonsense", "[" * 100_000, '{"update": 1e999, "alpha": {}}'),
-        '{"update": 1, "alpha": {"somewhere": {"0": [1.5]}}}',
-        '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
+        *("nonsense", "[" * 100_000, "[1]", '{"update": 1}'),
     ],
     ids=lambda line: line[:30],
 )

@@ -11,8 +11,8 @@ from fairseq import checkpoint_utils
 from fairseq_entmax.analysis import value_table
 from fairseq_entmax.analysis.document.model_entries import training_records
 from fairseq_entmax.fairseq_patches import rising
+from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models.checkpoint_model import read_model
-from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.pruning import Head, prune_checkpoint
 from tests.pruning.test_surgery import state_of
 from tests.support import batch, build_model

@@ -30,6 +30,12 @@ def samples(
         yield on_device(dataset.collater([dataset[number] for number in batch]), device)
 
 
+def evenly_spread(size: int, number: int) -> list[int]:
+    """Return ``number`` evenly spread indices below ``size``, or all if there are fewer."""
+    number = min(number, size)
+    return [(2 * index + 1) * size // (2 * number) for index in range(number)]
+
+
 def load_samples(
     task: Any, subset: str, sentences: Sequence[int], at_once: int = 1, device: str = "cpu"
 ) -> list[Any]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from fairseq_entmax.analysis.document.schema import fill, schema
+from fairseq_entmax.analysis.document.schema import schema
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.error_messages import required
 from fairseq_entmax.files import write_together
@@ -31,7 +31,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def validate(analysis: Any, name: str) -> None:
-    """Check a document against the schema, and set fields of measures that it lacks to null."""
+    """Check a document against the schema."""
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:
@@ -47,7 +47,6 @@ def validate(analysis: Any, name: str) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(analysis))
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
-    fill(analysis)
 
 
 def _described(analysis: dict[str, Any]) -> list[Number]:

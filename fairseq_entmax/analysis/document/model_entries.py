@@ -7,15 +7,16 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.head_order import Line, lines_of_checkpoint
+from fairseq_entmax.analysis.data.samples import evenly_spread
+from fairseq_entmax.analysis.head_order import Line, lines_of, lines_of_checkpoint
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.passes.collect import ModelCollector
-from fairseq_entmax.analysis.passes.importance_shares import Shares, evenly_spread
+from fairseq_entmax.analysis.passes.importance_shares import Shares
 from fairseq_entmax.analysis.passes.statistics import MeasuredLayer
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.files import sha256
-from fairseq_entmax.models.head_record import DIGITS, read_record, record_path
+from fairseq_entmax.head_records import DIGITS, record_path
 
 logger = logging.getLogger(__name__)
 
@@ -83,14 +84,14 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
     if not path.is_file():
         return []
     try:
-        read = [{"update": one["update"], "values": one[name]} for one in read_record(path, name)]
+        read = lines_of(path, name)
         layers = [
             layer for line in read for one in line["values"].values() for layer in one.values()
         ]
         if any(value is not None and not math.isfinite(value) for one in layers for value in one):
             raise ValueError(f"{path} has a value that is not finite")
         present = _present(loaded, name)
-        lines = list(lines_of_checkpoint(read, name, loaded.updates, present, str(path)))
+        lines = lines_of_checkpoint(read, loaded.updates, present, str(path))
     except (OSError, ValueError) as error:
         logger.warning("no usable record of %s for this model: %s", name, error)
         return []

@@ -42,8 +42,7 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
         schemas["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
         if isinstance(measure, ImportanceMeasure):
             schemas["settings"][measure.option] = _KINDS[int]
-        is_always = measure.is_in_all and not measure.is_optional
-        is_there = is_always or roots & {*schemas["head"], *schemas["layer"]}
+        is_there = not measure.is_optional or roots & {*schemas["head"], *schemas["layer"]}
         for name, fields in schemas.items():
             shapes[name] |= fields
             required[name] += fields if declared is None or is_there else ()
@@ -55,17 +54,6 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
         document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
         document["$defs"][name]["required"] = required[name]
     return document
-
-
-def fill(analysis: dict[str, Any]) -> None:
-    """Set a document's missing fields of measures to null."""
-    layers = [layer for model in analysis["models"] for layer in model["attentions"]]
-    for measure in measures():
-        fields, of_layer = measure.fields(), measure.layer_fields()
-        for layer in layers:
-            for entry, names in [(layer, of_layer), *((head, fields) for head in layer["heads"])]:
-                for name in names:
-                    entry.setdefault(name, None)
 
 
 def as_text(value: Any, indent: int = 0) -> str:

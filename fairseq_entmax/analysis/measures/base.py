@@ -75,8 +75,6 @@ class Measure:
         source: the paper that it follows, with the section or figure; empty if there is none.
         settings: constants that it depends on, for ``settings`` of the document.
         is_optional: whether ``--measures`` lists it, and can leave it out.
-        is_in_all: whether, unless it is optional, every document of the format's version has it;
-            False if earlier releases of that version lack it.
     """
 
     name: ClassVar[str]
@@ -90,7 +88,6 @@ class Measure:
     least: ClassVar[int | None] = 0
     settings: ClassVar[dict[str, Any]] = {}
     is_optional: ClassVar[bool] = False
-    is_in_all: ClassVar[bool] = True
 
     @property
     def numbers(self) -> Sequence[Number]:

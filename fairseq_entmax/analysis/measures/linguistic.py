@@ -138,7 +138,6 @@ class PartOfSpeechShares(WeightMeasure):
     name = "pos_shares"
     source = "Baan et al. 2019, figures 2 and 5"
     is_optional = False
-    is_in_all = False
 
     def fields(self) -> dict[str, JsonSchema]:
         shape = {"type": ["object", "null"], "description": self.about()}

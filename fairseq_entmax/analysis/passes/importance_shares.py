@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.data import loading
 from fairseq_entmax.analysis.data.batch import Tables
-from fairseq_entmax.analysis.data.samples import samples
+from fairseq_entmax.analysis.data.samples import evenly_spread, samples
 from fairseq_entmax.analysis.importance import ByHead
 from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 from fairseq_entmax.analysis.models.loaded import LoadedModel
@@ -25,12 +25,6 @@ from fairseq_entmax.progress import watched
 # Sentences before the first check of the standard error, which is itself an estimate, and between
 # checks
 FEWEST, MORE = 64, 32
-
-
-def evenly_spread(size: int, number: int) -> list[int]:
-    """Return ``number`` evenly spread indices below ``size``, or all if there are fewer."""
-    number = min(number, size)
-    return [(2 * index + 1) * size // (2 * number) for index in range(number)]
 
 
 def spread_order(size: int) -> Iterator[int]:
@@ -104,19 +98,6 @@ def _share_and_error(rows: Tensor) -> tuple[Tensor, Tensor]:
     return share, (factor * residuals.square().sum(dim=0)).sqrt() / total
 
 
-def until_precise(
-    measure: ImportanceMeasure,
-    sums: ShareSums,
-    blocks: Iterable[Sequence[int]],
-    samples: Callable[[Sequence[int]], Iterable[Any]],
-) -> Iterator[Any]:
-    """Yield the batches of one block after another, until the errors are small enough."""
-    for block in blocks:
-        yield from samples(block)
-        if measure.precision is not None and sums.shares().largest_error <= measure.precision:
-            return
-
-
 def shares_of(
     args: Namespace,
     measure: ImportanceMeasure,
@@ -128,15 +109,15 @@ def shares_of(
     """Measure the importance of a model's heads, on as many of the sentences ``seen`` as needed."""
     blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
     at_once = min(args.batch_size or measure.at_once, measure.at_once)
-    sums = ShareSums()
-
-    def batches(block: Sequence[int]) -> Iterable[Any]:
-        return samples(dataset, [seen[n] for n in block], tables.device, at_once, args.max_tokens)
-
-    needed = until_precise(measure, sums, blocks, batches)
     most, shown = sum(map(len, blocks)), loading.shows_progress(args)
+    sums = ShareSums()
     with watched(None, measure.name, most, shown, "sentences") as progress:
-        for sample in needed:
-            sums.update(measure.importance(loaded.model, sample))
-            progress.update(len(sample["id"]))
-    return sums.shares()
+        for block in blocks:
+            places = [seen[n] for n in block]
+            for sample in samples(dataset, places, tables.device, at_once, args.max_tokens):
+                sums.update(measure.importance(loaded.model, sample))
+                progress.update(len(sample["id"]))
+            shares = sums.shares()
+            if measure.precision is not None and shares.largest_error <= measure.precision:
+                break
+    return shares

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping as Dictionary
 
-from fairseq_entmax.analysis.passes.importance_shares import evenly_spread
+from fairseq_entmax.analysis.data.samples import evenly_spread
 
 # Quantiles of length: where typical sentences begin, where the quarters meet, where they end
 BORDERS = (0.125, 0.25, 0.5, 0.75, 0.875)

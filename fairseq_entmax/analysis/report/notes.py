@@ -47,14 +47,12 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
             heads = [head for layer in model["attentions"] for head in layer["heads"]]
             if all(head.get(measure.name) is None for head in heads):
                 continue
-            known = model.get("importance_sentences", {})
-            errors = [head.get("standard_errors", {}).get(measure.name) for head in heads]
+            errors = [head["standard_errors"][measure.name] for head in heads]
             rows.append(
                 {
                     "model": number,
                     "measure": measure.title,
-                    "sentences": known.get(measure.name)
-                    or analysis["settings"].get(measure.option),
+                    "sentences": model["importance_sentences"][measure.name],
                     "data": analysis["data"]["sentences"],
                     "error": max((one for one in errors if one is not None), default=None),
                     "small": measure.precision,
@@ -79,7 +77,7 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
         if not learned:
             continue
         try:
-            compared = rank_correlation([of_heads(line, name, learned) for line in record], name)
+            compared = rank_correlation([of_heads(line, learned) for line in record], name)
         except ValueError as error:
             yield {"model": number, "name": name, "text": f"No comparison: {error}."}
             continue

@@ -96,6 +96,7 @@ def _model(rng, name, mapping, alpha, layers, heads):
         "parameters": 1_249_280,
         "updates": 8000,
         "loss": 2.4 + 0.1 * float(rng.random()),
+        "importance_sentences": {"relevance": 16, "gradient": 200},
         "records": {} if alpha is not None else {"alpha": record},
         "attentions": attentions,
     }
@@ -153,6 +154,7 @@ def _head(rng, attention, offset, number, alpha):
         | dict.fromkeys(("run_weight", "cluster_weight"), 0.0),
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
+        "standard_errors": dict.fromkeys(("relevance", "gradient")),
         "relevance": float(rng.gamma(1.0)) + 0.1,
         "gradient": float(rng.gamma(1.0)) + 0.1,
         **dict.fromkeys(("gate", "relative_position", "copy_agreement", "rare_word")),

@@ -1,18 +1,11 @@
 """What a report says about the origin of its numbers."""
 
-import json
-from pathlib import Path
-
 import pytest
 
-from fairseq_entmax import cli
-from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.document.summary import as_table
 from fairseq_entmax.analysis.head_order import as_text, rank_correlation
 from fairseq_entmax.analysis.report.notes import chosen_text, courses, importance_rows
 from tests.analysis.report.synthetic import synthetic_analysis
-
-EARLIER = Path(__file__).parent.parent / "data" / "analysis-version-2-earlier.json"
 
 
 @pytest.fixture
@@ -95,16 +88,3 @@ def test_the_choice_of_sentences_is_explained(analysis):
         assert words in chosen_text({**analysis, "chosen": chosen})
     assert chosen_text(analysis) is None
     assert chosen_text({**analysis, "chosen": typical, "maps": []}) is None
-
-
-def test_the_report_of_an_earlier_releases_analysis_says_what_it_can(tmp_path, capsys):
-    analysis = document.read(EARLIER)
-    assert "standard_errors" not in json.dumps(analysis)
-    rows = {row["measure"]: row for row in importance_rows(analysis)}
-    assert (rows["Relevance"]["sentences"], rows["Relevance"]["error"]) == (16, None)
-    (row,) = courses(analysis)
-    assert row["value"] == pytest.approx(0.76, abs=0.02)
-    assert chosen_text(analysis) is None
-    page = tmp_path / "report.html"
-    assert cli.main(["report", str(EARLIER), f"--output={page}"]) == 0, capsys.readouterr().err
-    assert "is not specialisation" in page.read_text(encoding="utf-8")
