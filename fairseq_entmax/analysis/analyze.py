@@ -86,7 +86,8 @@ class Recorded(NamedTuple):
 def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
     """Load what the options name, analyse it, and return the document."""
     task = loading.setup_task(args)
-    models = load_models(args, task, None if args.names is None else args.names.split(","))
+    names = None if args.names is None else [name.strip() for name in args.names.split(",")]
+    models = load_models(args, task, names)
     data_type = data_types.type_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]

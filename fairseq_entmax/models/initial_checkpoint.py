@@ -22,6 +22,26 @@ _LAST = "checkpoint_last.pt"
 _CAN_CHANGE = re.compile(r":(warmup|lr_factor|\w*init)=[^:]*")  # on resuming, in a mapping's text
 
 
+def initial_checkpoint_of(args: Any) -> str | None:
+    """The checkpoint that fairseq will load first; None if there is none, or outside training.
+
+    Also None if options give the numbers of heads.
+    """
+    has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
+    if has_counts or getattr(args, "save_dir", None) is None:
+        return None
+    restore, names = getattr(args, "restore_file", None), ("continue_once", "finetune_from_model")
+    last = os.path.join(args.save_dir, _with_suffix(args, _LAST))
+    paths = [last, *(getattr(args, name, None) for name in names)]
+    if restore not in (None, _LAST):  # fairseq then looks nowhere else
+        paths = [_with_suffix(args, restore)]
+    return next((str(path) for path in paths if path and os.path.isfile(path)), None)
+
+
+def _with_suffix(args: Any, path: str) -> str:
+    return path.replace(".pt", f"{getattr(args, 'checkpoint_suffix', None) or ''}.pt")
+
+
 def read_initial_checkpoint(args: Any) -> CheckpointModel | None:
     """The model that training starts from; None if there is none, or if it cannot be read."""
     path = initial_checkpoint_of(args)
@@ -38,16 +58,12 @@ def check_resumed(args: Any, options: ModelOptions, initial: CheckpointModel | N
     for attention, theirs in initial.options.specs.items():
         ours = options.specs.get(attention, [])
         for pair in zip(theirs, ours, strict=True) if len(theirs) == len(ours) else ():
-            old, new = (_texts_of_heads(spec) for spec in pair)
+            old, new = ([_CAN_CHANGE.sub("", one) for one in _heads_of(spec)] for spec in pair)
             if old * len(new) != new * len(old):  # one text can stand for all heads
                 raise ValueError(
                     f"{initial.path} is of a training with the {attention} mapping {layers_text(theirs)}, "
                     f"not {layers_text(ours)}: give another --save-dir, or the mapping of that training"
                 )
-
-
-def _texts_of_heads(spec: LayerSpec) -> list[str]:
-    return [_CAN_CHANGE.sub("", one) for one in _heads_of(spec)]
 
 
 def options_of_initial_checkpoint(args: Any, initial: CheckpointModel | None) -> dict[str, str]:
@@ -115,23 +131,3 @@ def _is_unpruned(initial: CheckpointModel, attention: str, option: Any) -> bool:
 
 def _heads_of(spec: LayerSpec) -> list[str]:
     return [str(one) for one in (spec.heads if isinstance(spec, PerHeadSpec) else (spec,))]
-
-
-def initial_checkpoint_of(args: Any) -> str | None:
-    """The checkpoint that fairseq will load first; None if there is none, or outside training.
-
-    Also None if options give the numbers of heads.
-    """
-    has_counts = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
-    if has_counts or getattr(args, "save_dir", None) is None:
-        return None
-    restore, names = getattr(args, "restore_file", None), ("continue_once", "finetune_from_model")
-    last = os.path.join(args.save_dir, _with_suffix(args, _LAST))
-    paths = [last, *(getattr(args, name, None) for name in names)]
-    if restore not in (None, _LAST):  # fairseq then looks nowhere else
-        paths = [_with_suffix(args, restore)]
-    return next((str(path) for path in paths if path and os.path.isfile(path)), None)
-
-
-def _with_suffix(args: Any, path: str) -> str:
-    return path.replace(".pt", f"{getattr(args, 'checkpoint_suffix', None) or ''}.pt")

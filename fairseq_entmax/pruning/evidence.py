@@ -44,7 +44,10 @@ class Choice(NamedTuple):
         if (copy := model.options.copy) is not None:
             scores |= {Head(CROSS, copy.layer, head): math.inf for head in copy.copy_heads}
         removed: set[Head] = set()
-        for name, number in (parse_targets(self.keep, "--keep") or {}).items():
+        targets = parse_targets(self.keep, "--keep")
+        if targets is None:
+            raise ValueError("--keep is empty: give a number of heads, such as 12, or cross=4,…")
+        for name, number in targets.items():
             group = [h for h, gate in gates.items() if gate > 0 and name in (ALL, h.attention)]
             if number > (most := len(group)):
                 of_group = "" if name == ALL else f" of {name}"

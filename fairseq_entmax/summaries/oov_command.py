@@ -112,6 +112,10 @@ def _vocabulary(options: argparse.Namespace) -> None:
 def _mark(options: argparse.Namespace) -> None:
     if (options.target is None) != (options.output_target is None):
         raise ValueError("--target and --output-target go together: give both or none")
+    if options.target is None and options.cut_target is not None:
+        raise ValueError(
+            f"--cut-target {options.cut_target} cuts no --target: give one, or leave it out"
+        )
     sides = ["source"] if options.target is None else ["source", "target"]
     outputs = [
         check_target(getattr(options, f"output_{side}"), f"--output-{side}", options.overwrite)

@@ -222,6 +222,7 @@ def test_chosen_sentences_and_measures_are_used(data, models, tmp_path, capsys):
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', which cannot be read from"),
         (["--max-tokens=4"], "--max-tokens got 4, which a sentence exceeds: give more (Sente"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),
+        (["--names="], "--names got '': give 1 different names"),
         (["--task=translation_lev"], "--task got 'translation_lev': only models of"),
         (["--model-overrides={'dropout': 1}"], "--model-overrides got"),
         (["--relevance-sentences=0"], "--relevance-sentences got 0"),

@@ -156,6 +156,10 @@ SAME = ["--output", "@cut.pt", "--evidence", "@cut.pt"]
             ["cut.pt is the evidence, and would be replaced"],
         ),
         (["@plain.pt", *OUTPUT, "--keep", "x=4", "--by", "random"], ["--keep got 'x=4'"]),
+        (
+            ["@plain.pt", *OUTPUT, "--keep", "", "--by", "random"],
+            ["--keep is empty: give a number"],
+        ),
         (["@plain.pt", *OUTPUT, "--keep", "25", "--by", "random"], ["plain.pt has 24 open heads"]),
         (["@plain.pt", *OUTPUT, "--keep", "cross=9", "--by", "random"], ["8 open heads of cross"]),
         (

@@ -178,6 +178,7 @@ def test_restoring_unrelated_files_gives_a_one_line_error(
         (["--target", "{two}", "--output-target", "{t}"], "two has 2 lines, but its"),
         (["--source", "{two}", "--target", "{target}", "--output-target", "{t}"], "two has 2 li"),
         (["--target", "{target}"], "--target and --output-target go together"),
+        (["--cut-target", "3"], "--cut-target 3 cuts no --target"),
         (["--cut-source", "0"], "--cut-source got 0: give 1 or more"),
         (["--output-source", "{source}", "--overwrite"], "is the source, and would be replaced"),
         (["--target", "{source}", "--output-target", "{s}"], "is the output of --output-source"),

@@ -47,8 +47,8 @@ def main(arguments: Sequence[str]) -> None:
     choices.add_ablate_options(parser)
     if choices.HELP_ALL in arguments:
         return loading.print_all_help(parser, arguments)
-    args = loading.parse(parser, arguments)
     loading.log_to_stderr()
+    args = loading.parse(parser, arguments)
     _check(args)
     task = loading.setup_task(args)
     metric = rouge = None

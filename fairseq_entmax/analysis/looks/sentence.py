@@ -130,7 +130,7 @@ class Sentence:
         name = attention or self.first_attention
         number = len(self.chosen(name, layer, head))
         closed = len(self._all(name, layer, head)[0]) - number
-        layers = sum(len(one) > 0 for one in self.attention[name])
+        layers = sum(len(one) > (head or 0) for one in self.attention[name])
         parts = [name] if layer is None else [name, f"layer {layer}"]
         parts += [] if head is None else [f"head {head}"]
         if layer is None or head is None:

@@ -21,7 +21,8 @@ class Entropy(WeightMeasure):
 class Diversity(WeightMeasure):
     """The divergence between a layer's heads, averaged over queries with two keys or more.
 
-    A single head has none."""
+    It is in units of the logarithm of the number of keys: at most 1, and 0 if all heads agree. A
+    single head has none."""
 
     name, title = "diversity", "Diversity of the layer"
     meaning = (
@@ -34,6 +35,12 @@ class Diversity(WeightMeasure):
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         if weights.weights.size(1) == 1:
             return
-        total, number = weights.diversity
-        sums.add("diversity", total.sum())
-        sums.add("diversity/count", number.sum())
+        import torch
+
+        mixture = torch.special.entr(weights.weights.mean(dim=1)).sum(dim=-1)
+        divergence = (mixture - weights.entropies.mean(dim=1)).clamp(min=0)
+        shares = divergence / weights.attendable.to(weights.weights.dtype).log()
+        # Over a single key heads cannot disagree
+        counted = weights.queries.real & (weights.attendable > 1)
+        sums.add("diversity", shares.masked_fill(~counted, 0).sum(dtype=torch.float64))
+        sums.add("diversity/count", counted.sum())

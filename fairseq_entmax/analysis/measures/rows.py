@@ -66,23 +66,6 @@ class LayerWeights:
         assert self.batch.annotated is not None
         return self.received @ self.batch.annotated.parts_of_speech
 
-    @cached_property
-    def diversity(self) -> tuple[Tensor, Tensor]:
-        """The heads' divergence in each sentence, summed over queries, and the number of these.
-
-        It is the Jensen-Shannon divergence (Correia et al. 2019, equation 11) in units of the
-        logarithm of the number of keys: at most 1, and 0 if all heads agree. Queries with a
-        single key, over which heads cannot disagree, are left out. Both are ``(batch,)``.
-        """
-        import torch
-
-        mixture = torch.special.entr(self.weights.mean(dim=1)).sum(dim=-1)
-        divergence = (mixture - self.entropies.mean(dim=1)).clamp(min=0)
-        shares = divergence / self.attendable.to(self.weights.dtype).log()
-        counted = self.queries.real & (self.attendable > 1)
-        total = shares.masked_fill(~counted, 0).sum(dim=1, dtype=torch.float64)
-        return total, counted.sum(dim=1)
-
 
 class Sums(dict[str, "Tensor"]):
     """Sums by name, in float64. In sums that differ between heads, the first dimension is heads.

@@ -34,7 +34,7 @@ def load_models(
 ) -> list[LoadedModel]:
     """Load the models of ``--path``, on the device and in the precision that the options choose."""
     paths = args.path.split(os.pathsep)
-    if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
+    if names is not None and not (len(names) == len({*names} - {""}) == len(paths)):
         raise ValueError(
             f"--names got {','.join(names)!r}: give {len(paths)} different names separated "
             f"by commas, one for each checkpoint of --path"

@@ -59,12 +59,12 @@ class MeasuredLayer:
     module: Any = None
     importance: Dictionary[str, ByHead] = field(default_factory=dict)
 
-    def results(self, kinds: type[Measure] = Measure) -> Fields:
+    def results(self, kind: type[Measure] = Measure) -> Fields:
         """Return the layer's fields, with its heads' in ``heads``, by measures of a class."""
         number = 0 if self.statistics is None else self.statistics.heads
         heads: list[Fields] = [{"head": head} for head in range(number)]
         layer: Fields = {}
-        for measure in (one for one in measures() if isinstance(one, kinds)):
+        for measure in (one for one in measures() if isinstance(one, kind)):
             nothing: Fields = dict.fromkeys(measure.fields())
             results = (measure.of_heads(self) if heads else None) or [nothing] * number
             for head, fields in zip(heads, results, strict=True):

@@ -107,14 +107,21 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
                 f"its {key} is {content['data'][key]}, but that of the analysis is "
                 f"{analysis['data'][key]}: give an ablation on the same data"
             )
-    names = {os.path.realpath(one["checkpoint"]): str(one["name"]) for one in analysis["models"]}
-    name = names.get(os.path.realpath(content["checkpoint"]))
+    name = next((one["name"] for one in analysis["models"] if _is_of(content, one)), None)
     if name is None:
         raise ValueError(
-            f"it is of {content['checkpoint']}, but the analysis is of "
-            f"{', '.join(model['checkpoint'] for model in analysis['models'])}: give an ablation of one of these"
+            f"it is of the weights that {content['checkpoint']} had then, but the analysis is of others, "
+            f"{', '.join(model['checkpoint'] for model in analysis['models'])}: ablate and analyse the same checkpoint"
         )
-    return name
+    return str(name)
+
+
+def _is_of(content: dict[str, Any], model: dict[str, Any]) -> bool:
+    """Whether a model was ablated; a training that goes on writes other weights to the same path."""
+    if "checkpoint_sha256" in model:
+        same: bool = model["checkpoint_sha256"] == content["settings"]["checkpoint_sha256"]
+        return same
+    return os.path.realpath(model["checkpoint"]) == os.path.realpath(content["checkpoint"])
 
 
 def _changes(removals: Any) -> Removed:

@@ -114,7 +114,7 @@ def dependency_offsets(analysis: Analysis) -> list[Figure]:
     rows: list[Row] = [
         {"relation": name, "offset": int(offset), "share": charts.rounded(share)}
         for name, known in relations.items()
-        for offset, share in known["offsets"].items()
+        for offset, share in known.get("offsets", {}).items()
     ]
     if not rows:
         return []

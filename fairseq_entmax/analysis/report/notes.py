@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.measures import importance_measures
 Row = dict[str, Any]
 
 # A correlation of at least this says that heads keep their initial order in part; see LARGE
-LEFT = 0.3
+IN_PART = 0.3
 
 
 def chosen_text(analysis: dict[str, Any]) -> str | None:
@@ -118,11 +118,11 @@ def _meaning(compared: RankCorrelation) -> str:
             f"low {name} says little about what the training made of the head. If the initial values "
             f"were drawn at random, as in a new model, it is not specialisation."
         )
-    if value >= LEFT:
+    if value >= IN_PART:
         return (
             f"The order of {name} in which this training started remains in part: it learned only "
             f"part of the differences in {name} between heads."
         )
-    if value > -LEFT:
+    if value > -IN_PART:
         return f"Little of the initial order of {name} remains: the differences are learned."
     return f"The order of {name} was reversed: heads that started high ended low."

@@ -47,6 +47,8 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     expected = own.attention["cross"][0][0]
     assert torch.equal(own.weights(), expected)
     assert "mean of 2 heads in 2 layers, without 1 with a closed gate" in shown(own)
+    # Only the top layer has a head 1
+    assert "cross, head 1, mean of 1 head in 1 layer:" in shown(own, head=1)
     assert torch.equal(own.weights(layer=2, head=1), expected.flip(0))
 
 

@@ -4,6 +4,7 @@ Its values have realistic sizes and are consistent where a reader compares them:
 and sorted densities are those of the heads.
 """
 
+import hashlib
 import math
 
 import numpy as np
@@ -92,6 +93,7 @@ def _model(rng, name, mapping, alpha, layers, heads):
     return {
         "name": name,
         "checkpoint": f"runs/{name}/checkpoints/checkpoint_best.pt",
+        "checkpoint_sha256": hashlib.sha256(name.encode()).hexdigest(),
         "architecture": "transformer" if mapping == "softmax" else "entmax_transformer",
         "parameters": 1_249_280,
         "updates": 8000,

@@ -25,7 +25,7 @@ def type_named(task: str) -> DataType:
 
 def type_of_task(task: Any) -> DataType:
     """Return the type of data for a fairseq task."""
-    return next((one for one in DATA_TYPES if one.has_task(task)), DATA_TYPES[-1])
+    return next((one for one in DATA_TYPES if isinstance(task, one.task_class)), DATA_TYPES[-1])
 
 
 def type_of_model(model: Any) -> DataType:

@@ -34,10 +34,6 @@ class DataType:
         """Whether a folder seems to hold data of this type."""
         raise NotImplementedError
 
-    def has_task(self, task: Any) -> bool:
-        """Whether a fairseq task is for data of this type."""
-        return isinstance(task, self.task_class)
-
     def has_model(self, model: Any) -> bool:
         """Whether a model, or its class, is for data of this type."""
         return frozenset(getattr(model, "attentions", ())) == self.attentions
