@@ -8,7 +8,7 @@
 set -euo pipefail
 TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
 # The name that the programs in tools/ put before their error messages
-RECIPE_PROGRAM=$(basename "$0")
+RECIPE_PROGRAM=${0##*/}
 export RECIPE_PROGRAM
 # By default, glibc returns large arrays to the system and requests them again in each update, which takes a sixth of
 # the time of a training on a CPU. These settings make it keep them, in huge pages.
@@ -22,7 +22,7 @@ say() { printf '==> %s\n' "$*"; }
 # within the words of a command nobody sees that: the signal ends the script too.
 trap 'exit 1' USR1
 end_with() {
-    printf '%s: error: %s\n' "$(basename "$0")" "${*:2}" >&2
+    printf '%s: error: %s\n' "${0##*/}" "${*:2}" >&2
     if ((BASH_SUBSHELL > 0)); then kill -USR1 $$; fi
     exit "$1"
 }
@@ -117,7 +117,7 @@ require_commands() {
 require_known_mapping() { python3 "$TOOLS/environment.py" mapping "$1" "$2"; }
 
 # choose_device auto|cpu|gpu: prints cpu or gpu.
-choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
+choose_device() { if [[ $1 == cpu ]]; then echo cpu; else python3 "$TOOLS/environment.py" device "$1"; fi; }
 
 # --- one run at a time -------------------------------------------------------
 
@@ -142,22 +142,29 @@ fcntl.flock(9, fcntl.LOCK_EX)' ||
 
 # --- fingerprints and stamps -------------------------------------------------
 
-# sha256_of [FILE]: the checksum of a file, or of standard input.
+# checksums FILE...: a line for each; - is standard input.
+checksums() {
+    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi ||
+        die "no checksum of $*, for the reason above: run again once it can be read"
+}
+
+# sha256_of FILE: the checksum of a file; - is standard input.
 sha256_of() {
-    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi | cut -d' ' -f1 ||
-        die "no checksum of ${1-the settings}, for the reason above: run again once it can be read"
+    local sum
+    sum=$(checksums "$1") || exit
+    printf '%s\n' "${sum%% *}"
 }
 
 # fingerprint WORD...: one checksum for a list of settings.
-fingerprint() { printf '%s\0' "$@" | sha256_of; }
+fingerprint() { printf '%s\0' "$@" | sha256_of -; }
 
 # files_fingerprint FILE...: changes when a name or a byte changes.
 files_fingerprint() {
-    local file
+    local file sum
     for file in "$@"; do
         [[ -f $file ]] || die "the file $file is missing: run prepare.sh or evaluate.sh again"
-        printf '%s %s\n' "$(sha256_of "$file")" "$(basename "$file")"
-    done | sha256_of
+    done
+    checksums "$@" | while read -r sum file; do printf '%s %s\n' "$sum" "${file##*/}"; done | sha256_of -
 }
 
 # is_done STAMP FINGERPRINT PRODUCT...

@@ -40,7 +40,7 @@ begin_evaluation() {
     on_device=(--distributed-world-size 1)
     if [[ $device == cpu ]]; then on_device+=(--cpu); fi
     user_dir=$(fairseq-entmax user-dir)
-    run=$(basename "$RUN")
+    run=${RUN##*/}
 }
 
 # generate SUBSET TASK TOKENS: writes $RUN/generate.tmp/generate-SUBSET.txt, in batches of TOKENS tokens

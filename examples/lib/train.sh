@@ -105,7 +105,7 @@ settings=$(
 )
 checkpoints=$RUN/checkpoints
 step=$(fingerprint train "$settings")
-run=$(basename "$RUN")
+run=${RUN##*/}
 
 own_the_folder() {
     if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then

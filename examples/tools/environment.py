@@ -29,8 +29,6 @@ def gpus() -> int:
 
 
 def choose_device(wanted: str) -> str:
-    if wanted == "cpu":
-        return "cpu"
     found = "gpu" if gpus() else "cpu"
     if wanted not in ("auto", found):
         raise ValueError(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attention import Gate, MultiheadAttention
+from fairseq_entmax.attention.gates import UNDECIDED
 from fairseq_entmax.attentions import Place, weights_of_attentions
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.feature import ModelOptions
@@ -75,6 +76,15 @@ class Restoring(nn.Module):
                 f"the checkpoint has NaN for {', '.join(no_numbers)}: its training "
                 f"has diverged; use an earlier checkpoint"
             )
+        for name, value in state_dict.items():
+            if (
+                name.endswith("gate.decision")
+                and value.eq(UNDECIDED).any() != value.eq(UNDECIDED).all()
+            ):
+                raise ValueError(
+                    f"{name} of the checkpoint is decided for some heads only: do not average "
+                    f"checkpoints from before the decision with later ones"
+                )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         ours = (name for name, module in self.named_modules() if isinstance(module, Gate))
         gated.difference_update(name.removesuffix(".gate") for name in ours)

@@ -44,9 +44,8 @@ class DryRun:
         self.bin.mkdir(parents=True)
         for name in [*(f"fairseq-{one}" for one in COMMANDS), "sacrebleu", "torchrun"]:
             self.write(name, self._stub(name))
-        device = r"*environment.py\ device\ cpu) echo cpu; exit ;;"  # called dozens of times
         torch = f"{OF_TORCH}) {self._stub('python3')} ;;"
-        self.write("python3", f'case "$*" in {device} {torch} esac; exec {sys.executable} "$@"')
+        self.write("python3", f'case "$*" in {torch} esac; exec {sys.executable} "$@"')
         # Merges of a miniature text are learned in a second, but it has fewer than 32,000
         self.write("subword-nmt", f'PATH={PATH!r} exec subword-nmt "${{@/#32000/300}}"')
 
