@@ -61,8 +61,7 @@ def model_options(features: config.Features) -> str:
 
 def class_options(options: Any, stock: Any) -> str:
     """The options of a dataclass, without those it inherits from fairseq."""
-    gated = [f"{name}_with_head_l0" for name in CRITERION_REGISTRY]
-    gated = [name for name in gated if name in CRITERION_REGISTRY]
+    gated = [name for name in CRITERION_REGISTRY if name.endswith("_with_head_l0")]
     parser = argparse.ArgumentParser(
         usage=argparse.SUPPRESS,
         description=f"criterions: {', '.join(sorted(gated))}" if options is HeadL0Options else None,

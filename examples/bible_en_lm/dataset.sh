@@ -13,7 +13,7 @@ MODEL=(--decoder-layers 2 --decoder-embed-dim 128 --decoder-ffn-embed-dim 512
 TRAINING=(--criterion cross_entropy
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.004 --lr-scheduler polynomial_decay --warmup-updates 200)
-LENGTH_OPTION=--total-num-update
+settle_dataset() { has_option --lr-scheduler || TRAINING+=(--total-num-update "$LENGTH"); }
 
 EVALUATIONS=('verses --sample-break-mode eos'
     'blocks --sample-break-mode none'

@@ -20,7 +20,7 @@ prepare_option() {
     require_value "$1" "$2"
     [[ $3 == testaments || $3 == books ]] || usage_error "option --labels got '$3': give testaments or books"
     LABELS=$3
-    SPLITS_FROM+=("$LABELS")
+    [[ $3 == testaments ]] || SPLITS_FROM+=("$LABELS")
 }
 
 splits() {

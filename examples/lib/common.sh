@@ -14,6 +14,9 @@ export RECIPE_PROGRAM
 # the time of a training on a CPU. These settings make it keep them, in huge pages.
 export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4000000000}
 
+# Since bash 5.2, & in a replacement, such as a path, would be what was replaced
+shopt -u patsub_replacement 2>/dev/null || :
+
 # --- messages ----------------------------------------------------------------
 
 say() { printf '==> %s\n' "$*"; }
@@ -34,13 +37,15 @@ usage_error() { end_with 2 "$* (see --help)"; }
 
 # timed WHAT COMMAND...: runs the command, and says every minute how long it has taken
 timed() {
-    local clock begin=$SECONDS
+    local clock begin=$SECONDS status
     # Only the script can write to the clock, so it ends with the command or with the script
     exec {clock}> >(while read -r -t "${CLOCK_SECONDS:-60}" || (($? > 128)); do
         say "$1: $(((SECONDS - begin) / 60)) min so far"
     done)
     "${@:2}"
+    status=$?
     exec {clock}>&-
+    return "$status"
 }
 
 # logged LOG COMMAND...: runs the command; if it fails, shows the end of its log and ends the script
@@ -75,10 +80,10 @@ require_mapping() {
         usage_error "$1 got '$2': give a mapping such as softmax, entmax15, entmax or entmax:alpha=1.33"
 }
 
-# fairseq splits paths at colons.
+# fairseq splits paths at colons and commas.
 require_plain_path() {
-    [[ -n $2 && $2 != *:* ]] ||
-        usage_error "option $1 got '$2': give a path that is not empty and has no colon"
+    [[ -n $2 && $2 != *[:,]* ]] ||
+        usage_error "option $1 got '$2': give a path that is not empty and has no colon or comma"
 }
 
 # absolute_path PATH: the same for foo, foo/ and ./foo, as runs record the paths of their models
@@ -127,6 +132,7 @@ choose_device() { if [[ $1 == cpu ]]; then echo cpu; else python3 "$TOOLS/enviro
 hold_lock() {
     local dir=$1 python=${2:-python3}
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
+    require_plain_path --output "$dir"
     mkdir -p "$dir"
     exec 9>>"$dir/.lock"
     # The worker processes of a killed training end some seconds after it

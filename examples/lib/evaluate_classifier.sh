@@ -14,7 +14,7 @@ classify() {
         failed "$RUN/classify.log" "$?" predictions.py
 }
 
-data=$(files_fingerprint "$OUTPUT"/data-bin/{"${INPUTS[0]}",label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
+data=$(files_fingerprint "$OUTPUT"/data-bin/{input?,label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
 once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
     "$RUN/test.predictions.jsonl" -- write_atomically "$RUN/test.predictions.jsonl" classify
 

@@ -16,14 +16,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 begin_evaluation fairseq-generate
 
 # The units are read from the data, which may not have been made with the recipe's default
-read -r units <"$OUTPUT/data-bin/units"
-if [[ $units == words:* ]]; then REMOVE_BPE=(); fi
+read -r SUBWORDS <"$OUTPUT/data-bin/units"
+derive
 
 # write_summaries SET SUBSET
 write_summaries() {
     local written=$RUN/generate.tmp/generate-$2.txt
     generate "$2" entmax_summarization 12000
-    if [[ $units == words:* ]]; then
+    if [[ $SUBWORDS == words:* ]]; then
         # The numbered markers that a model copied become the words they stand for
         fairseq-entmax oov restore "$written" --source "$OUTPUT/$WORDS/$1.$SOURCE" \
             --vocab "$OUTPUT/words/dict.txt" --output "$written.words" --overwrite >>"$RUN/generate.log"

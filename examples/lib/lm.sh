@@ -4,14 +4,13 @@
 #   ARCHITECTURE   the end of the architecture's name, after (entmax_)transformer_lm; may be empty
 #   EVALUATIONS    array: one word for each evaluation, with its name and options of fairseq-eval-lm,
 #                  such as 'window --sample-break-mode none --context-window 192'
-#   LENGTH_OPTION  the option of fairseq-train, if any, that tells the schedule how long the training is
 #
 # Given in place of a mapping, stock is fairseq's own transformer_lm.
 
 SOURCE=en TARGET=''
 TASK=(--task language_modeling)
 TOKENIZER=none
-ARCHITECTURE='' LENGTH_OPTION=''
+ARCHITECTURE=''
 
 MODELS_HELP='softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...; or
                  stock, the unmodified transformer_lm of fairseq'
@@ -25,8 +24,7 @@ model_options() {
     stock) MODEL_OPTIONS=(--arch "transformer_lm$ARCHITECTURE") RISES='' ;;
     *) MODEL_OPTIONS=(--arch "entmax_transformer_lm$ARCHITECTURE" --attn-mapping "$1") ;;
     esac
-    MODEL_OPTIONS+=(--tokens-per-sample "$BLOCK_TOKENS" --sample-break-mode none
-        ${LENGTH_OPTION:+"$LENGTH_OPTION" "$LENGTH"})
+    MODEL_OPTIONS+=(--tokens-per-sample "$BLOCK_TOKENS" --sample-break-mode none)
 }
 
 PRUNE_ATTENTIONS=(decoder-self)

@@ -61,6 +61,8 @@ build() {
     say "$2: $3"
     begin_dir "$output/$1"
     timed "$2" "${@:4}"
+    # Made from an earlier text
+    [[ $1 != text ]] || rm -f "$output"/{tok,spm,bpe,words,data-bin}/.done
     finish_dir "$output/$1" "$step"
 }
 

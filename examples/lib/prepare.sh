@@ -88,7 +88,7 @@ if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
 if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
 # For one text fairseq-preprocess takes whole file names, for two their common prefix
 if ((${#SIDES[@]} == 1)); then joined=(--only-source) end=.$SOURCE languages=(); fi
-tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
+tests=$(for split in "${TEST_SETS[@]}"; do printf ',%s' "$output/$PIECES/$split$end"; done)
 step=$(fingerprint data-bin "$step" "${joined[@]}" "${TEST_SETS[@]:1}")
 binarise() {
     preprocess "${languages[@]}" "${joined[@]}" "${known[@]}" \

@@ -95,7 +95,6 @@ mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
 budget_names=("${budget_names[@]/%/$by}")
 IFS=, read -r -a budget_texts <<<"$budgets"
 output=$(absolute_path "$output")
-require_plain_path --output "$output"
 
 require_commands python3 fairseq-train fairseq-generate fairseq-entmax
 for i in "${!mappings[@]}"; do

@@ -9,7 +9,7 @@
 # the lengths of the two phases. Its prune_schedules sets the arrays searching and recovering, options of
 # fairseq-train for these phases, and from_scratch, for models that are trained from scratch.
 
-PROTOCOL=${PROTOCOL:-gates}
+PROTOCOL=gates
 declare -F prune_criterion >/dev/null ||
     prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 
@@ -37,8 +37,8 @@ evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device
 
 # plan_of BUDGETS: prints when heads are decided, then a line for each budget
 plan_of() {
-    python3 "$TOOLS/pruning_plan.py" "$1" --updates "$SEARCH_UPDATES" --layers "$PRUNE_LAYERS" \
-        --heads "$PRUNE_HEADS" ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}
+    python3 "$TOOLS/pruning_plan.py" --updates "$SEARCH_UPDATES" --layers "$PRUNE_LAYERS" \
+        --heads "$PRUNE_HEADS" ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"} -- "$1"
 }
 
 # gates_of BUDGET: sets GATES, options of a search

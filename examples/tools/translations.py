@@ -11,25 +11,12 @@ from pathlib import Path
 
 from messages import one_sentence
 
-HYPOTHESIS = re.compile(r"H-([0-9]+)\t[^\t]*\t(.*)")
+from fairseq_entmax.summaries.generated import hypotheses
 
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a UTF-8 text without their ends, split at "\\n" alone."""
     return path.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
-
-
-def ordered_hypotheses(generated: Path, references: Path) -> list[str]:
-    """The translations in the order of the test set; fairseq-generate sorts them by length."""
-    found = (HYPOTHESIS.fullmatch(line) for line in lines_of(generated))
-    numbered = sorted((int(match[1]), match[2]) for match in found if match)
-    expected = len(lines_of(references))
-    if len(numbered) != expected:
-        raise ValueError(
-            f"fairseq-generate wrote {len(numbered)} translations for {expected} test "
-            f"sentences: see {generated}"
-        )
-    return [text for _, text in numbered]
 
 
 def score_of(metric: str, scores: Path) -> str:
@@ -42,9 +29,9 @@ def score_of(metric: str, scores: Path) -> str:
 
 def main(arguments: list[str]) -> None:
     with one_sentence():
-        hypotheses = ordered_hypotheses(*map(Path, arguments))
-        text = "".join(f"{line}\n" for line in hypotheses)
-        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        generated, references = arguments
+        lines = hypotheses(generated, len(lines_of(Path(references))))
+        sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 
 
 if __name__ == "__main__":

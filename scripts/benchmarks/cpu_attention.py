@@ -2,7 +2,6 @@
 
     python scripts/benchmarks/cpu_attention.py                     # one and all threads: half an hour
     python scripts/benchmarks/cpu_attention.py --threads 1 --shapes 1x8x1024x64 --spreads 1.5
-    python scripts/benchmarks/cpu_attention.py --dumped quickstart.pt       # of dump_attention.py
 
 These take turns in one process: this package's whole attention with a learned alpha for each head
 ("here"), torch's scaled_dot_product_attention ("sdpa"), softmax between two matrix products ("bmm"),
@@ -23,7 +22,7 @@ from typing import Any
 
 import common
 import torch
-from attention_inputs import QUERIES, Case, drawn, dumped, shape_of
+from attention_inputs import QUERIES, Case, drawn, shape_of
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -44,24 +43,18 @@ Round = dict[str, dict[str, float]]
 
 def contenders(case: Case) -> dict[str, Run]:
     """The attentions that are timed, by name."""
-    # For this, torch needs no mask
-    only_causal = case.causal and case.padding is None and case.query.shape == case.key.shape
-    mask = None if only_causal else case.allowed()
 
     def here(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        masks = {"key_padding_mask": case.padding, "causal": case.causal}
-        return attention(query, key, value, case.epsilon, scale=case.scale, **masks)
+        return attention(query, key, value, case.epsilon, scale=case.scale)
 
     def sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=only_causal, scale=case.scale
-        )
+        return scaled_dot_product_attention(query, key, value, scale=case.scale)
 
     def bmm(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return torch.softmax(case.scores(query, key), -1) @ value
+        return torch.softmax((case.scale * query) @ key.mT, -1) @ value
 
     def apart(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return map_scores(case.scores(query, key), case.alpha()) @ value
+        return map_scores((case.scale * query) @ key.mT, case.alpha()) @ value
 
     return {HERE: here, SDPA: sdpa, BMM: bmm, APART: apart}
 
@@ -98,13 +91,13 @@ def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
     """The numbers that do not depend on time: density, the largest error, memory."""
     inputs = (case.query, case.key, case.value)
     with torch.no_grad():
-        scores = case.scores(case.query, case.key)
+        scores = (case.scale * case.query) @ case.key.mT
         probs = map_scores(scores, case.alpha())
         error = (runs[HERE](*inputs) - probs @ case.value).abs().max().item()
     return {
         **case.about,
         "keys": case.key.size(2),
-        "density": (probs > 0).sum().item() / scores.isfinite().sum().item(),
+        "density": (probs > 0).float().mean().item(),
         "error": error,
         "kept": {name: saved_bytes(run, case) / probs.nbytes for name, run in runs.items()},
     }
@@ -171,8 +164,6 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str] = NAMES) -> str:
 
 def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
     """Functions that make the cases, as all cases at once may not fit into memory."""
-    if options.dumped:
-        return [lambda case=case: case for path in options.dumped for case in dumped(path)]
     return [
         lambda given=(shape, spread, queries, options.alpha): drawn(*given)  # type: ignore[misc]
         for shape in options.shapes
@@ -193,9 +184,6 @@ def main() -> None:
     parser.add_argument("--spreads", nargs="+", type=float, default=SPREADS)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--alpha", type=float, default=1.4, help="learned alpha of all heads")
-    parser.add_argument(
-        "--dumped", nargs="+", metavar="FILE", help="queries, keys and values of trained models"
-    )
     parser.add_argument(
         "--threads",
         nargs="+",

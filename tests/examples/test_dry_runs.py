@@ -144,9 +144,9 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     (steps.out / best.replace("baseline", "continued")).write_text("another teacher")
     _, said = steps.once("prune.sh", "--cpu", *options, "loss", "--teacher")
     assert "settings or data of prune-entmax-all6-loss-teacher-pruned have changed" in said
-    calls, _ = steps.once("prune.sh", "--cpu", *options, "subset")
+    calls, _ = steps.once("prune.sh", "--cpu", *options, "subset", "--budgets", "-/6/6")
     search, recovery, _ = called(calls, "fairseq-train")
-    asks(search, "--gate subset", "--target-heads 6", "--max-update 1817")
+    asks(search, "--gate subset", "--target-heads decoder-self=6,cross=6", "--max-update 1817")
     asks(recovery, f"--max-update {2 * 1817}")
     options = (*options, "regularised", "--search-updates", 4000, "--budgets", "all=6,encoder=4")
     calls, _ = steps.once("prune.sh", "--cpu", *options)
@@ -156,6 +156,15 @@ def test_pruning_searches_removes_recovers_and_compares(tmp_path: Path) -> None:
     asks(scratch, f"--max-update {4000 + 2 * 1817}")  # the search does not begin with the baseline
     asks(search, "--head-gates encoder-self,decoder-self,cross", "--lr 0.003", "--max-update 4000")
     assert "--finetune-from-model" not in search
+
+    # What follows from a text that was removed is made again; other data are not for the old models
+    shutil.rmtree(steps.out / "text")
+    assert called(steps.once("prepare.sh", "--workers", 1)[0], "fairseq-preprocess")
+    run = ("evaluate.sh", "--cpu", "--name", "prune-entmax-baseline", "entmax")
+    assert "already done" in steps.once(*run)[1]
+    (steps.out / "data-bin" / "valid.es-en.es.bin").write_text("another text")
+    said = steps.dry("bible_es_en", *run[:1], "--output", steps.out, *run[1:], check=False)
+    assert "are not those that prune-entmax-baseline was trained on" in said
 
 
 @pytest.mark.parametrize(

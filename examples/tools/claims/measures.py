@@ -78,9 +78,7 @@ def brevity(pairs: Pairs) -> str:
 
 def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
     """BLEU of the first minus the second of each pair, and the mean over resampled sentences."""
-    sizes = ("sentences", "source_tokens", "target_tokens")
-    sets = {tuple(run.analysis["data"][size] for size in sizes) for pair in pairs for run in pair}
-    if len(sets) > 1:
+    if len({run.test_set for pair in pairs for run in pair}) > 1:
         raise NothingToJudge("the runs were scored on different test sets")
     sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
     return [one.bleu - other.bleu for one, other in pairs], statistics.paired_bootstrap(*sentences)

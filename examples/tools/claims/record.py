@@ -97,6 +97,12 @@ class Run:
         return self.analysis["models"][0]
 
     @property
+    def test_set(self) -> tuple[int, ...]:
+        """Sizes of the test set, which differ if the test sets of two runs do."""
+        sizes = ("sentences", "source_tokens", "target_tokens")
+        return tuple(self.analysis["data"][size] for size in sizes)
+
+    @property
     def bleu(self) -> float:
         return float(self.translation["bleu"])
 
@@ -149,10 +155,13 @@ class Corpus:
     def pairs(self, first: Mapping[str, Any], second: Mapping[str, Any], **common: Any) -> Pairs:
         kinds = [{**first, **common}, {**second, **common}]
         ones, others = ({run.seed: run for run in self.of(**kind)} for kind in kinds)
-        seeds = sorted(ones.keys() & others.keys())
+        both = ones.keys() & others.keys()
+        seeds = sorted(seed for seed in both if ones[seed].test_set == others[seed].test_set)
         if not seeds:
             one, other = map(in_words, kinds)
-            raise NotInRecord(f"no seed has both a run with {one} and one with {other}")
+            raise NotInRecord(
+                f"no seed has both a run with {one} and one with {other}, scored on the same test set"
+            )
         return [(ones[seed], others[seed]) for seed in seeds]
 
 

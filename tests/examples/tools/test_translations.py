@@ -3,8 +3,8 @@
 import pytest
 from translations import main
 
-GENERATED = "S-10\tzehn\nH-10\t-0.5\tten\nD-10\t-0.5\tTEN\n"
-GENERATED += "H-2\t-1\ttwo\ttabs\u2028in it\nH-0\t-9\t\n"
+GENERATED = "S-2\tzehn\nH-2\t-0.5\tten\nH-2\t-0.7\tthe second best\n"
+GENERATED += "H-1\t-1\ttwo\ttabs\u2028in it\nH-0\t-9\t\n"
 
 
 def test_translations_are_printed_only_if_there_is_one_per_sentence(tmp_path, capsysbinary):
@@ -19,4 +19,4 @@ def test_translations_are_printed_only_if_there_is_one_per_sentence(tmp_path, ca
         main([str(generated), str(references)])
     out, error = capsysbinary.readouterr()
     assert out == b""
-    assert b"wrote 3 translations for 4 test sentences: see" in error
+    assert b"has 3 sentences for 4 references, and sentence 3" in error
