@@ -10,7 +10,6 @@ in it.
 """
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from fairseq import checkpoint_utils, file_utils, options, utils
@@ -69,8 +68,9 @@ def install() -> None:
     # For every command that has this package as its --user-dir
     replace(options, "parse_args_and_arch", error_sentences.check_options)
     replace(distributed_utils, "call_main", error_sentences.end_processes)
-    for module, name, *changes in _running_commands():
-        replace(module, name, *changes)
+    for module in list(sys.modules.values()):
+        change_command(module)
+    literals.AFTER_IMPORT[:] = [change_command]  # of those that are imported later
     # For models of this package
     replace(Trainer, "__init__", checked_trainer.check_and_follow)
     restore = optimizer_state.restore_grown_model, moving_averages.restore
@@ -101,12 +101,11 @@ def install() -> None:
     replace_in(LOADING, "torch", SafelyLoadingTorch("torch"))
 
 
-def _running_commands() -> Iterator[tuple[Any, ...]]:
-    """The modules of fairseq's commands that are imported already, with the changes to them.
+def change_command(module: Any) -> None:
+    """Change a module if it is a command of fairseq's, under its own name or as ``__main__``.
 
     Importing one here would set up logging for the whole process.
     """
-    for module in list(sys.modules.values()):
-        # Under its own name, or as __main__
-        name = getattr(getattr(module, "__spec__", None), "name", None)
-        yield from ((module, *changes) for command, *changes in COMMANDS if command == name)
+    for command, name, *changes in COMMANDS:
+        if command == getattr(getattr(module, "__spec__", None), "name", None):
+            replace(module, name, *changes)

@@ -11,7 +11,7 @@ Remove when: fairseq reads such settings by ``ast.literal_eval``.
 import ast
 import importlib.abc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,8 @@ from fairseq_entmax import compat
 
 # Their modules read plain values instead of evaluating code
 PACKAGES = ("fairseq", "fairseq_cli")
+# Called with each module of theirs that is imported
+AFTER_IMPORT: list[Callable[[ModuleType], None]] = []
 _PLAIN = (
     *(ast.Expression, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Load),
     *(ast.UnaryOp, ast.UAdd, ast.USub, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div),
@@ -79,6 +81,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             _shadow_eval(module)
             run(module)
+            for change in AFTER_IMPORT:
+                change(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

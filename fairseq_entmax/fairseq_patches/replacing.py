@@ -2,8 +2,10 @@
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 from torch import nn
@@ -29,6 +31,10 @@ def replace(owner: Any, name: str, *changes: Callable[..., Any]) -> None:
 
     vars(changed)["_is_changed"] = True
     setattr(owner, name, changed)
+    # The names that the module's own functions see, if they are not its own: in a process started by
+    # python -m fairseq_cli.train, __main__ is a copy
+    if isinstance(owner, ModuleType):
+        inspect.unwrap(original).__globals__[name] = changed
 
 
 def replace_in(modules: Iterable[str], name: str, value: Any) -> None:

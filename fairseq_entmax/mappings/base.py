@@ -53,7 +53,8 @@ class Mapping(nn.Module):
         share: how widely its parameters are shared, one of :data:`SHARING`. Beyond one
             layer, the model makes mappings of the same class use the same parameters.
         lr_factor: what its own stored parameters are multiplied by. Parameters of a state dict
-            that were stored by another factor are converted when they are loaded.
+            that were stored by another factor are converted when they are loaded, if the
+            mapping stores its factor, as those of this package do.
         is_softmax: whether it is softmax, and stays so whatever training does, so that torch's
             own attention can replace it.
         rise: the rise from softmax to the mapping itself in the first updates, or None.
@@ -194,7 +195,8 @@ class Mapping(nn.Module):
     def _convert_parameters(self, state_dict: dict[str, Any], prefix: str) -> None:
         names = [name for name, parameter in self._parameters.items() if parameter is not None]
         if names:
-            factors.convert(state_dict, prefix, names, self.lr_factor)
+            ours = self.lr_factor if RATIO in self._buffers else NO_FACTOR
+            factors.convert(state_dict, prefix, names, ours)
 
     def _save_factor(self) -> None:
         """Make checkpoints store the factor of our own parameters, unless it is 1."""

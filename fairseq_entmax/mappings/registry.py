@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.mappings.base import Mapping, OfHeads
+from fairseq_entmax.mappings.base import WARMUP, Mapping, OfHeads
 from fairseq_entmax.mappings.entmax import Entmax
 from fairseq_entmax.mappings.pnorm import SqPNormMax
 
@@ -54,7 +54,7 @@ def register_mapping(
 
 
 _ALL = OfHeads.text_parameters
-register_mapping("softmax", Entmax, _ALL[:-1], alpha="1")  # softmax has no warmup
+register_mapping("softmax", Entmax, tuple(one for one in _ALL if one != WARMUP), alpha="1")
 register_mapping("sparsemax", Entmax, _ALL, alpha="2")
 register_mapping("entmax15", Entmax, _ALL, alpha="1.5")
 register_mapping("entmax", Entmax)

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import subprocess
 import sys
 
 import pytest
@@ -61,6 +62,19 @@ def test_a_parent_process_exits_like_its_children(code, expected):
     with pytest.raises(expected) as stop:
         error_sentences.end_processes(run)
     assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
+
+
+def test_commands_are_changed_whenever_they_are_imported():
+    code = """
+import sys
+from multiprocessing import spawn
+spawn._fixup_main_from_name("fairseq_cli.train")  # as in a process that python -m starts
+import fairseq_entmax.models
+from fairseq_cli import eval_lm, train
+found = sys.modules["__main__"].main.__globals__["train"], train.train, eval_lm.eval_lm
+assert all(hasattr(function, "_is_changed") for function in found), found
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_from_pretrained_names_a_missing_folder(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.mappings import parse_mapping
+from fairseq_entmax.mappings import Mapping, parse_mapping
 from fairseq_entmax.mappings.layers import parse_mappings
 from tests.mappings.reference import random_rows
 
@@ -103,6 +103,17 @@ def test_half_precision_keeps_the_values_and_the_factor(dtype, factor):
     loaded.load_state_dict(half.state_dict())
     assert_same_values(loaded, half)
     assert_same_values(half, saved, rtol=2e-2)
+
+
+def test_a_mapping_that_stores_no_factor_loads_its_own_state():
+    class Scaled(Mapping):
+        def __init__(self, start):
+            super().__init__()
+            self.lr_factor, self.weight = 10.0, torch.nn.Parameter(torch.tensor([start]))
+
+    loaded = Scaled(2.0)
+    loaded.load_state_dict(Scaled(1.0).state_dict())
+    assert loaded.weight.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("ratio", [[0, 1], [1, 0], [10]])
