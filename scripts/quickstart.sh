@@ -57,7 +57,6 @@ mapping=${mapping:-entmax}
 output=$(absolute_path "$output")
 venv=$(absolute_path "${VENV:-$root/.venv}")
 # The default is in the project's folder, whose path may have a colon too
-require_plain_path --output "$output"
 [[ $venv != *:* ]] || usage_error "VENV is '$venv': the path of a virtual environment cannot have a colon, set VENV to another"
 
 require_python "${PYTHON:-python3}"
