@@ -14,7 +14,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.logging import metrics
 from torch import Tensor
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs, mixture_loss
 from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.criterions.sparse_output import check_smoothing, losses_and_log
@@ -71,7 +71,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         copy_loss_alone: bool = False,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             check_smoothing(label_smoothing)
             if not 0 <= copy_loss_weight <= 1e6:
                 raise ValueError(

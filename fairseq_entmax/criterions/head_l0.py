@@ -25,7 +25,7 @@ from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, GatesByLayer, HeadPenalty, count_heads
@@ -54,7 +54,7 @@ class HeadL0Criterion(FairseqCriterion):
     def __init__(self, cfg: Any, task: Any) -> None:
         super().__init__(task)
         self.stock_criterion = self.stock.build_criterion(cfg, task)
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             self.penalty = read_penalty(cfg)
         if self.penalty.targets is None and not self.penalty.weight:
             logger.warning(

@@ -12,7 +12,7 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.losses import entmax_loss_parts
@@ -64,7 +64,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         ignore_prefix_size: int = 0,
     ) -> None:
         super().__init__(task)
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             check_alpha(loss_alpha, "--loss-alpha")
             check_smoothing(label_smoothing)
         self.alpha = float(loss_alpha)

@@ -18,7 +18,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 from fairseq_entmax.attention.copying import mixture_log_probs
 from fairseq_entmax.mappings.functional import entmax, in_full_precision
 from fairseq_entmax.mappings.losses import fenchel_young_loss
@@ -44,7 +44,7 @@ class Teacher:
                 # A copy, as a task that builds a model may replace its sequence generator
                 teacher_task = copy.copy(task)
                 # Errors do not end the command here, as they need the teacher's name
-                with mock.patch.object(compat, "stop_command"):
+                with mock.patch.object(command_errors, "stop_command"):
                     (self.model,), _ = checkpoint_utils.load_model_ensemble(
                         [path], task=teacher_task
                     )

@@ -17,7 +17,7 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
 from fairseq_entmax.mappings.rise import rises_of
 
@@ -35,7 +35,7 @@ def check_and_follow(
     **kwargs: Any,
 ) -> None:
     """``Trainer.__init__``, with its arguments."""
-    with compat.stopping_command():
+    with command_errors.stopping_command():
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
         if hasattr(model, "prepare_criterion"):

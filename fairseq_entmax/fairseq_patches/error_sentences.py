@@ -11,15 +11,15 @@ from typing import Any
 
 from torch.multiprocessing import ProcessExitedException
 
-from fairseq_entmax import compat, kernels
+from fairseq_entmax import command_errors, kernels
 from fairseq_entmax.fairseq_patches import literals
 
 
 def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``parse_args_and_arch``, but an error in the options ends a command with one sentence."""
-    if not compat.running_command() or kwargs.get("suppress_defaults"):
+    if not command_errors.running_command() or kwargs.get("suppress_defaults"):
         return parse(*args, **kwargs)
-    with compat.stopping_command():
+    with command_errors.stopping_command():
         try:
             return parse(*args, **kwargs)
         except RuntimeError as error:
@@ -36,7 +36,7 @@ def check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``call_main``, but it exits as its processes do if :func:`compat.stop_command` ends them.
+    """``call_main``, but it exits as its processes do if :func:`command_errors.stop_command` ends them.
 
     Without it, a traceback of torch's follows their one sentence.
     """
@@ -45,9 +45,9 @@ def end_processes(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         return stop_without_kernel(run, *args, **kwargs)
     except ProcessExitedException as error:
-        if error.exit_code != compat.STOPPED:
+        if error.exit_code != command_errors.STOPPED:
             raise
-        sys.exit(compat.STOPPED)
+        sys.exit(command_errors.STOPPED)
 
 
 def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -55,12 +55,12 @@ def stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     try:
         return run(*args, **kwargs)
     except kernels.ERRORS as error:
-        compat.stop_command(error)
+        command_errors.stop_command(error)
         raise
 
 
 def refuse_checkpoint(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu``, but a refusal ends a command with one sentence."""
     literals.restrict_eval()  # also in modules imported since, in whatever way
-    with compat.stopping_command():
+    with command_errors.stopping_command():
         return load(path, *args, **kwargs)

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 
 # Their modules read plain values instead of evaluating code
 PACKAGES = ("fairseq", "fairseq_cli")
@@ -56,7 +56,7 @@ def restrict_eval() -> None:
 
 def evaluate(text: Any, *scopes: Any) -> Any:
     """:func:`read_literal`, but its error ends a command of fairseq's with one sentence."""
-    with compat.stopping_command():
+    with command_errors.stopping_command():
         return read_literal(text, *scopes)
 
 

@@ -15,7 +15,7 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.trainer import Trainer
 from torch import Tensor
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def restore_grown_model(
         with restoring_grown_models(trainer):
             return load(trainer, *args, **kwargs)
     except AssertionError as error:
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             refuse_other_training(trainer, error, *args, **kwargs)
         raise
 
@@ -45,7 +45,7 @@ def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
     load = FairseqOptimizer.load_state_dict
 
     def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             # In place, as fairseq reads it again for --memory-efficient-fp16
             _leave_out_new_parameters(state_dict, self.param_groups)
             _check_flat_sizes(state_dict, self.param_groups)

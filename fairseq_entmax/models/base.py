@@ -24,7 +24,7 @@ from fairseq.models import (
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
-from fairseq_entmax import compat, kernels
+from fairseq_entmax import command_errors, compat, kernels
 from fairseq_entmax.attention import Gate, PruningState, attention_modules
 from fairseq_entmax.attention import gates as gates_module
 from fairseq_entmax.attentions import ATTENTIONS
@@ -131,7 +131,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         If training starts from a pruned checkpoint and no option gives the numbers of heads, they
         are taken from the checkpoint.
         """
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
             config.set_defaults(prepared, cls.features)
             check_stock_options(prepared)
@@ -258,7 +258,7 @@ def architecture(
         config.set_defaults(args, model_class.features)
         stock_defaults(args)
         if isinstance(args, Namespace) and getattr(args, "save_dir", None) is not None:
-            with compat.stopping_command():
+            with command_errors.stopping_command():
                 kernels.chosen()
                 if initial_checkpoint_of(args) is None:
                     model_class.attention_options_of(args)

@@ -23,7 +23,7 @@ from fairseq.models import (
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.attention import MultiheadAttention
 from fairseq_entmax.attention.copying import CopyParts, mixture_log_probs
 from fairseq_entmax.models.base import architecture, register_counterparts
@@ -199,7 +199,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             markers = Copying.read(args).source_position_markers
             check_dictionaries(task.source_dictionary, task.target_dictionary, markers)
         return super().build_model(args, task)
@@ -234,7 +234,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
         The latter may have embeddings for markers in its dictionary; they are dropped.
         """
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             cut = self._without_markers(state_dict)
         return super().load_state_dict(cut, strict, model_cfg, args)
 

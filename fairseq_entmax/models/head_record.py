@@ -16,7 +16,7 @@ from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.files import write_together
 from fairseq_entmax.head_records import DIGITS, read_record, record_path
@@ -131,7 +131,7 @@ class _Learned:
         if self._path is None or update == self._last:
             return
         if self._last is None:
-            with compat.stopping_command():
+            with command_errors.stopping_command():
                 self._last = self._continue_record(self._path, update)
         if update != self._last and (is_due or self._last is None):
             with self._path.open("a", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 from fairseq_entmax.attention import Gate, MultiheadAttention
 from fairseq_entmax.attention.gates import UNDECIDED
 from fairseq_entmax.attentions import Place, weights_of_attentions
@@ -46,7 +46,7 @@ class Restoring(nn.Module):
             state_dict, model_cfg = _remaining_layers(state_dict, model_cfg), None
         if getattr(self, "output_rise", None) is None:
             state_dict.pop("output_rise.updates", None)
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             self._check_state(state_dict)
             self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
             try:

@@ -9,7 +9,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf.errors import OmegaConfBaseException
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors, compat
 from fairseq_entmax.tasks.search import (
     AVERAGE,
     LENGTH_PENALTIES,
@@ -57,7 +57,7 @@ class EntmaxSummarizationTask(TranslationTask):
 
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             read_search(_reader(cfg), tgt_dict)
 
     def build_generator(
@@ -74,7 +74,7 @@ class EntmaxSummarizationTask(TranslationTask):
         package's search, as fairseq's ignores it without its CUDA extension.
         """
         extra = dict(extra_gen_cls_kwargs or {})
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             settings = self._settings(args)
             ngram_size = getattr(args, "no_repeat_ngram_size", 0)
             is_stock = settings == SearchSettings() and ngram_size <= 0

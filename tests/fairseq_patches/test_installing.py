@@ -16,7 +16,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
-from fairseq_entmax import compat, kernels
+from fairseq_entmax import command_errors, compat, kernels
 from fairseq_entmax.fairseq_patches import atomic_copies, error_sentences, installing
 from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
@@ -117,7 +117,7 @@ def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
     as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
-    assert stop.value.code == compat.STOPPED
+    assert stop.value.code == command_errors.STOPPED
     sentence = "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"
     assert capsys.readouterr().err.startswith(f"fairseq-train: error: {sentence}")
 
@@ -133,7 +133,7 @@ def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, monk
     as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         change(main, 3)
-    assert stop.value.code == compat.STOPPED
+    assert stop.value.code == command_errors.STOPPED
     assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
     assert change(lambda cfg: cfg, 4) == 4
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 from fairseq_entmax.attention import Heads, attention_modules, every_attention, give_heads
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, SIDES
 from fairseq_entmax.mappings import Mapping, base, strengths
@@ -188,7 +188,7 @@ class AttentionHeads(Feature):
                 spec = self.specs[attention][layer]
                 mapping = spec.build(number, generator, self.mapping_defaults)
             give_heads(module, name, Heads(number, mapping))
-        with compat.stopping_command():
+        with command_errors.stopping_command():
             _share_parameters(model)
 
     def recorded_options(self) -> dict[str, Any]:

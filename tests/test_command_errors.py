@@ -1,16 +1,16 @@
-"""Differences between releases, and how a command stops."""
+"""How a command of fairseq stops on an error."""
 
 import subprocess
 import sys
 
 import pytest
 
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 from tests.commands import ROOT, as_command
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
 import sys, threading, torch
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 
 started = threading.Event()
 
@@ -24,7 +24,7 @@ threading.Thread(target=load, daemon=True).start()
 started.wait()
 sys.argv = ["/somewhere/bin/fairseq-train"]
 print("a line of the log")
-compat.stop_command(ValueError("--option 7: give 6 or less"))
+command_errors.stop_command(ValueError("--option 7: give 6 or less"))
 """
 
 
@@ -39,7 +39,7 @@ def test_a_command_stops_with_status_2_while_a_thread_loads_batches():
 
 STOP_WHILE_WORKERS_LOAD = """
 import sys, torch
-from fairseq_entmax import compat
+from fairseq_entmax import command_errors
 
 class Rows(torch.utils.data.Dataset):
     def __len__(self):
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     for _ in range(3):
         next(batches)
     sys.argv = ["/somewhere/bin/fairseq-train"]
-    compat.stop_command(ValueError("--option 7: give 6 or less"))
+    command_errors.stop_command(ValueError("--option 7: give 6 or less"))
 """
 
 
@@ -67,7 +67,7 @@ def test_worker_processes_that_load_batches_end_silently(tmp_path):
     assert result.returncode == 2
 
 
-@pytest.mark.parametrize(("rank", "waits"), [("0", []), ("1", [compat.TIME_OF_FIRST])])
+@pytest.mark.parametrize(("rank", "waits"), [("0", []), ("1", [command_errors.TIME_OF_FIRST])])
 def test_other_processes_wait_so_that_the_first_reports_the_error(rank, waits, monkeypatch, capsys):
     as_command(monkeypatch)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
@@ -75,7 +75,7 @@ def test_other_processes_wait_so_that_the_first_reports_the_error(rank, waits, m
     waited = []
     monkeypatch.setattr("time.sleep", waited.append)
     with pytest.raises(SystemExit) as stop:
-        compat.stop_command(ValueError("no"))
+        command_errors.stop_command(ValueError("no"))
     assert stop.value.code == 2
     assert waited == waits
     assert capsys.readouterr().err == "fairseq-train: error: no\n"
@@ -90,5 +90,5 @@ def test_fairseqs_commands_are_recognised_by_their_script(monkeypatch):
         ("/somewhere/bin/pytest", ""),
     ):
         monkeypatch.setattr(sys, "argv", [script])
-        assert compat.running_command() == command
-    assert compat.stop_command(ValueError("no")) is None
+        assert command_errors.running_command() == command
+    assert command_errors.stop_command(ValueError("no")) is None
