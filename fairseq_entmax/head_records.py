@@ -38,7 +38,7 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-            records.append({"update": record["update"], name: record[name]})
+            records.append({"update": int(record["update"]), name: dict(record[name])})
         except (ValueError, KeyError, TypeError, RecursionError):
             if number == len(lines):
                 break  # after the last newline there is nothing, or a line that was cut off

@@ -20,8 +20,8 @@ prepare_option() {
     require_value "$1" "$2"
     [[ $3 == testaments || $3 == books ]] || usage_error "option --labels got '$3': give testaments or books"
     LABELS=$3
-    [[ $3 == testaments ]] || SPLITS_FROM+=("$LABELS")
 }
+settle_dataset() { [[ $LABELS == testaments ]] || SPLITS_FROM+=("$LABELS"); }
 
 splits() {
     PYTHONPATH=$CORPUS_FOLDER${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/verses.py" "$CORPUS" "$1" \

@@ -35,8 +35,7 @@ begin_evaluation() {
     checkpoint=$RUN/checkpoints/checkpoint_best.pt
     [[ -f $RUN/.train.done && -f $checkpoint ]] ||
         die "no finished training in $RUN: run train.sh with the same options first"
-    binary_files
-    grep -qxF "data: $(files_fingerprint "${BINARY[@]}")" "$RUN/settings.txt" ||
+    has_own_data "$RUN" ||
         die "the data in $OUTPUT/data-bin are not those that ${RUN##*/} was trained on: prepare them as before, or train again"
     model=$(sha256_of "$checkpoint")
     device=$(choose_device "$DEVICE")

@@ -61,8 +61,8 @@ build() {
     say "$2: $3"
     begin_dir "$output/$1"
     timed "$2" "${@:4}"
-    # Made from an earlier text
-    [[ $1 != text ]] || rm -f "$output"/{tok,spm,bpe,words,data-bin}/.done
+    # Made from an earlier text; the stamps that the check above needs stay
+    [[ $1 != text || ${TEXT_BY_OPTIONS-0} == 1 ]] || rm -f "$output"/{tok,spm,bpe,words,data-bin}/.done
     finish_dir "$output/$1" "$step"
 }
 

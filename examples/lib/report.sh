@@ -69,10 +69,10 @@ device=$(choose_device "$device")
 scored=() left_out=() RUNS=() names=()
 for model in "${CHOSEN[@]}"; do
     run=$OUTPUT/runs/$(run_name "$model" "$LENGTH" "$LENGTH_UNIT")
-    if [[ -f $run/.scores.done ]]; then
+    if [[ -f $run/.scores.done ]] && has_own_data "$run"; then
         scored+=("$model") RUNS+=("$run") names+=("$(mapping_name "$model")")
     elif ((named > 0)); then
-        die "no scores of $model in $run: run train.sh and evaluate.sh for it with the same options first"
+        die "no scores of $model on these data in $run: run train.sh and evaluate.sh for it with the same options first"
     else
         left_out+=("$model")
     fi

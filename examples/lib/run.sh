@@ -62,6 +62,12 @@ require_data() {
     [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
 }
 
+# has_own_data RUN: whether the data are those that a run was trained on
+has_own_data() {
+    binary_files
+    grep -qxF "data: $(files_fingerprint "${BINARY[@]}")" "$1/settings.txt"
+}
+
 # run_with_progress LOG UNIT LENGTH COMMAND...: like logged, but shows progress, and appends to LOG; UNIT is updates,
 # epochs or batches
 run_with_progress() {

@@ -76,15 +76,13 @@ class Restoring(nn.Module):
                 f"the checkpoint has NaN for {', '.join(no_numbers)}: its training "
                 f"has diverged; use an earlier checkpoint"
             )
-        for name, value in state_dict.items():
-            if (
-                name.endswith("gate.decision")
-                and value.eq(UNDECIDED).any() != value.eq(UNDECIDED).all()
-            ):
-                raise ValueError(
-                    f"{name} of the checkpoint is decided for some heads only: do not average "
-                    f"checkpoints from before the decision with later ones"
-                )
+        decisions = [one for name, one in state_dict.items() if name.endswith("gate.decision")]
+        # All gates are decided at the same update
+        if decisions and (undecided := torch.cat(decisions) == UNDECIDED).any() != undecided.all():
+            raise ValueError(
+                "the gates of the checkpoint are decided for some heads only: do not average "
+                "checkpoints from before the decision with later ones"
+            )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         ours = (name for name, module in self.named_modules() if isinstance(module, Gate))
         gated.difference_update(name.removesuffix(".gate") for name in ours)

@@ -64,7 +64,7 @@ def test_a_parent_process_exits_like_its_children(code, expected):
     assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
 
 
-def test_commands_are_changed_whenever_they_are_imported():
+def test_commands_that_are_imported_later_are_changed_too():
     code = """
 import sys
 from multiprocessing import spawn

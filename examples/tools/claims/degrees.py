@@ -51,7 +51,9 @@ def settings(corpora: Iterable[Corpus], model: str, other: str) -> dict[str, Pai
             require_equal_updates(pairs)
             found[f"{corpus.name} {size}"] = pairs
     if not found:
-        raise NotInRecord(f"no seed has both a run with model {model} and one with model {other}")
+        raise NotInRecord(
+            f"no seed has both a run with model {model} and one with model {other}, scored on the same test set"
+        )
     return found
 
 
