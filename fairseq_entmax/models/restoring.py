@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from fairseq_entmax import command_errors
 from fairseq_entmax.attention import Gate, MultiheadAttention
-from fairseq_entmax.attention.gates import UNDECIDED
 from fairseq_entmax.attentions import Place, weights_of_attentions
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.feature import ModelOptions
@@ -75,13 +74,6 @@ class Restoring(nn.Module):
             raise ValueError(
                 f"the checkpoint has NaN for {', '.join(no_numbers)}: its training "
                 f"has diverged; use an earlier checkpoint"
-            )
-        decisions = [one for name, one in state_dict.items() if name.endswith("gate.decision")]
-        # All gates are decided at the same update
-        if decisions and (undecided := torch.cat(decisions) == UNDECIDED).any() != undecided.all():
-            raise ValueError(
-                "the gates of the checkpoint are decided for some heads only: do not average "
-                "checkpoints from before the decision with later ones"
             )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         ours = (name for name, module in self.named_modules() if isinstance(module, Gate))
