@@ -39,7 +39,7 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
         try:
             record = json.loads(line)
             records.append({"update": int(record["update"]), name: dict(record[name])})
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             if number == len(lines):
                 break  # after the last newline there is nothing, or a line that was cut off
             raise ValueError(f"{path}, line {number}: not a line of {name}.jsonl") from None

@@ -65,6 +65,15 @@ def test_fewer_hypotheses_are_returned_where_no_more_exist():
     )
 
 
+def test_an_exact_search_covers_all_sequences_that_the_options_allow():
+    (longer,) = find(table_model(THREE), min_len=2, beam=3)
+    assert words_of(longer) == [[A, B]]
+    assert longer[0]["exact_search"]
+    (begun,) = find(table_model(THREE), prefix=[[A]], beam=2)
+    assert words_of(begun) == [[A, B], [A]]
+    assert begun[0]["exact_search"]
+
+
 ENDLESS = {(A,) * length: {A: 0.5, B: 0.5} for length in range(9)}
 ENDLESS |= {(*[A] * length, B): {B: 1.0} for length in range(9)}
 ENDLESS |= {(*[A] * one, *[B] * two): {B: 1.0} for one in range(9) for two in range(1, 9)}

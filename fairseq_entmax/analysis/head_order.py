@@ -89,12 +89,11 @@ class RankCorrelation(NamedTuple):
         return [lowest[value] for value in every]
 
 
-def rank_correlation(record: Sequence[Line], name: str = "alpha") -> RankCorrelation:
+def rank_correlation(lines: Sequence[Line], name: str = "alpha") -> RankCorrelation:
     """Compare the first line of a record of ``name`` with the last.
 
     A line has ``update``, and ``values``: attention -> layer -> a number per head, None for heads
     without one. Raises ValueError, with the reason, if the lines are not of one record."""
-    lines = list(record)
     if not lines:
         raise ValueError(f"the record of {name} is empty")
     softmax = {SOFTMAX.get(name), None}
