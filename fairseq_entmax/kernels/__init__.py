@@ -96,7 +96,7 @@ def _kernel(part: str, tensor: Tensor, structure: str = PLAIN, *form: Any) -> An
     dtype = form[0] if form else tensor.dtype
     for kernel in KERNELS.values():
         is_meant = kernel.device == device.type if requested == AUTO else kernel.name == requested
-        fits = structure in kernel.structures
+        fits = kernel.has_structure or not structure
         if is_meant and fits and part in kernel.parts and dtype in kernel.dtypes:
             module = _usable(kernel.name, part, device, requested == kernel.name)
             if module is None or module.supports(tensor, *form):

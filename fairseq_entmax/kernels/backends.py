@@ -29,7 +29,7 @@ class Kernel(NamedTuple):
         dtypes: the dtypes that it takes.
         parts: the module of each part that it has, imported when first used. ``supports`` of a
             module says whether it takes a tensor; for attention, given a dtype and head size too.
-        structures: the structures that its rows can have (:mod:`fairseq_entmax.kernels.structure`).
+        has_structure: whether its rows can have structures other than ``PLAIN``.
         missing: why it cannot run on a device, and what to do; empty if it can.
         about: the log message when it is first used.
         cost: the part of the log message that says what torch costs instead, if it cannot run.
@@ -39,7 +39,7 @@ class Kernel(NamedTuple):
     device: str
     dtypes: tuple[torch.dtype, ...]
     parts: Mapping[str, str]
-    structures: tuple[str, ...]
+    has_structure: bool
     missing: Callable[[torch.device], str]
     about: Callable[[], str]
     cost: str

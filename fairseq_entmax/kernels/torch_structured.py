@@ -75,21 +75,14 @@ def gradients(
         moved = derivatives.scores_gradient(probs, epsilon, grad)
         for_scores = moved
         if structure:
-            for_scores, for_strength = through(structure, probs, strength, masked, moved)
+            alone = probs == 0.0
+            if structure == TV:
+                shared, for_strength = tv_gradients(probs, alone, masked, moved)
+            else:
+                shared, for_strength = rank_gradients(probs, alone, moved)
+            # At strength 0 equal keys move together if the strength grows, alone if a score does
+            for_scores = torch.where(like_rows(strength, moved) == 0.0, moved, shared)
     return for_scores if wanted[0] else None, for_epsilon, for_strength if wanted[2] else None
-
-
-def through(
-    structure: str, probs: Tensor, strength: float | Tensor, masked: Tensor | None, moved: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients of scores and strength, given ``moved``, that of the scores after the operator."""
-    alone = probs == 0.0
-    if structure == TV:
-        shared, for_strength = tv_gradients(probs, alone, masked, moved)
-    else:
-        shared, for_strength = rank_gradients(probs, alone, moved)
-    # At strength 0 equal keys move together if the strength grows, alone if a score does
-    return torch.where(like_rows(strength, moved) == 0.0, moved, shared), for_strength
 
 
 # In operations that autograd can follow, for gradients of gradients

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python scripts/benchmarks/structured.py       # one thread
     python scripts/benchmarks/structured.py --shapes 4096x8 256x1024   # rows x keys
     python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
-    python scripts/benchmarks/structured.py --device cuda           # on a GPU
+    python scripts/benchmarks/structured.py --device cuda           # torch's operations, on a GPU
 
 Peers: the same mappings on torch's operations, and softmax. All take turns in every repeat. The
 table has medians in milliseconds, nanoseconds a key for both passes together, and times as

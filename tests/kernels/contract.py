@@ -112,7 +112,7 @@ def check_rows(backend, made, number=None, device="cpu"):
 STRENGTHS = {TV: (0, 0.01, 0.1, 1, 1e6), OSCAR: (0, 0.001, 0.05, 1e6), PNORM: (0.01, 1, 50)}
 
 
-def check_structured(backend, structure, keys, device="cpu"):
+def check_structured(backend, structure, keys):
     """Check probabilities and gradients of a structured mapping at all of its strengths."""
     for strength in STRENGTHS[structure]:
         made = batch(keys, epsilons=(0.1, 0.5, 1.0) if structure == PNORM else (0.0, 0.33, 1.0))
@@ -121,8 +121,7 @@ def check_structured(backend, structure, keys, device="cpu"):
         scores = scores.clamp(min=-INF, max=1e4)
         own = torch.full_like(epsilon, strength)
         given = {"scores": scores, "epsilon": epsilon, "strength": own, "grad": grad}
-        there = [tensor.to(device) for tensor in (scores, epsilon, own, grad)]
-        probs = backend.probabilities(there[0], structure, *there[1:3]).cpu()
+        probs = backend.probabilities(scores, structure, epsilon, own)
         exact = epsilon.double(), own.double()
         truth = torch_structured.probabilities(scores.double(), structure, *exact)
         size = scores.masked_fill(~scores.isfinite(), 0.0).abs().amax(-1, keepdim=True)
@@ -135,13 +134,11 @@ def check_structured(backend, structure, keys, device="cpu"):
         assert (probs.nan_to_num(1.0).sum(-1)[probs.isfinite().all(-1)] <= 1 + 1e-5).all()
         masked = scores == -INF
         wanted = (True, True, True)
-        found = backend.gradients(
-            *(probs.to(device), structure, *there[1:3], masked.to(device), there[3], wanted)
-        )
+        found = backend.gradients(probs, structure, epsilon, own, masked, grad, wanted)
         exact = (*exact, masked, grad.double(), wanted)
         expected = torch_structured.gradients(probs.double(), structure, *exact)
         for ours, other in zip(found, expected, strict=True):
-            assert_rows(ours.cpu(), other, 1e-4, given, 1e-4)
+            assert_rows(ours, other, 1e-4, given, 1e-4)
 
 
 class Case(NamedTuple):

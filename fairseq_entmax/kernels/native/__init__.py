@@ -4,7 +4,6 @@ import torch
 
 from fairseq_entmax.kernels.backends import ATTENTION, DECODING, LOSSES, ROWS, Kernel
 from fairseq_entmax.kernels.native import library
-from fairseq_entmax.kernels.structure import PLAIN, STRUCTURES
 
 
 def _missing(device: torch.device) -> str:
@@ -20,7 +19,7 @@ KERNEL = Kernel(
     device="cpu",
     dtypes=(torch.float32,),
     parts={part: f"{__name__}.{part}" for part in (ROWS, ATTENTION, LOSSES, DECODING)},
-    structures=(PLAIN, *STRUCTURES),
+    has_structure=True,
     missing=_missing,
     about=lambda: f"the native kernel: {library.library()._name}",
     cost="on this CPU, which is many times slower than the native kernel",

@@ -6,7 +6,7 @@ import importlib
 import torch
 
 from fairseq_entmax.kernels.backends import ATTENTION, ROWS, Kernel
-from fairseq_entmax.kernels.structure import PLAIN, TV
+from fairseq_entmax.kernels.structure import PLAIN
 
 
 @functools.cache
@@ -42,7 +42,7 @@ KERNEL = Kernel(
     device="cuda",
     dtypes=(torch.float32, torch.float16, torch.bfloat16),
     parts={part: f"{__name__}.{part}" for part in (ROWS, ATTENTION)},
-    structures=(PLAIN, TV),
+    has_structure=False,
     missing=_missing,
     about=_about,
     cost="on this GPU, not in Triton",

@@ -14,13 +14,10 @@ import torch
 import triton
 from torch import Tensor
 
-from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.backends import Gradients
 from fairseq_entmax.kernels.inputs import values_of_rows
-from fairseq_entmax.kernels.structure import TV
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows_kernels import backward_kernel, forward_kernel
-from fairseq_entmax.kernels.triton.smoothing import ROWS, smooth_kernel
 
 # The longest row that one program holds in registers, 16 numbers a thread
 LONGEST_TILE = 8192
@@ -69,13 +66,11 @@ def probabilities(
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype.
 
-    The structures with kernels are ``PLAIN`` and ``TV`` of :mod:`fairseq_entmax.kernels.structure`.
+    The only structure with kernels is :data:`~fairseq_entmax.kernels.structure.PLAIN`.
     """
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
     if scores.numel():
-        if structure == TV:
-            scores = _smoothed(scores, strength)
         _launch(forward_kernel, scores, epsilon, probs)
     return probs
 
@@ -92,33 +87,12 @@ def gradients(
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     # Hooks on saved tensors may return them with another memory layout
     probs, grad = probs.contiguous(), grad.contiguous()
-    through = structure == TV and (wanted[0] or wanted[2])
-    moved = torch.empty_like(probs) if wanted[0] or through else None
+    for_scores = torch.empty_like(probs) if wanted[0] else None
     for_epsilon = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None
-    if probs.numel() and (moved is not None or wanted[1]):
-        requested = {"FOR_SCORES": moved is not None, "FOR_ALPHA": wanted[1]}
-        _launch(backward_kernel, probs, epsilon, grad, moved, for_epsilon, **requested)
-    if moved is None or not through:
-        return moved, for_epsilon, None
-    for_scores, for_strength = torch_structured.through(TV, probs, strength, masked, moved)
-    return for_scores if wanted[0] else None, for_epsilon, for_strength if wanted[2] else None
-
-
-def _smoothed(scores: Tensor, strength: float | Tensor) -> Tensor:
-    """Scores after the proximal operator of total variation, in float32, less their largest."""
-    keys = scores.size(-1)
-    number = scores.numel() // keys
-    smooth = torch.empty_like(scores, dtype=torch.float32)
-    values, inner, entries = values_of_rows(strength, scores)
-    programs = triton.cdiv(number, ROWS)
-    scratch = smooth.new_empty((4, keys + 1, programs * ROWS))
-    with on_device(scores):
-        smooth_kernel[(programs,)](
-            *(scores, values, smooth, scratch, number, keys, inner, entries),
-            BLOCK=ROWS,
-            num_warps=1,
-        )
-    return smooth
+    if probs.numel() and any(wanted[:2]):
+        requested = {"FOR_SCORES": wanted[0], "FOR_ALPHA": wanted[1]}
+        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_epsilon, **requested)
+    return for_scores, for_epsilon, None
 
 
 def _launch(

@@ -96,15 +96,6 @@ def rows_cases():
                 "options": {"num_warps": tile.warps},
                 "aligned": keys == 128,
             }
-    yield {
-        "module": "fairseq_entmax.kernels.triton.smoothing",
-        "kernel": "smooth_kernel",
-        "pointer": "*fp32",
-        "types": {},
-        "constants": {"BLOCK": 32},
-        "options": {"num_warps": 1},
-        "aligned": True,
-    }
 
 
 def test_kernels_compile_for_all_lengths_within_the_requested_shared_memory():
