@@ -239,6 +239,8 @@ def _prune(options: argparse.Namespace) -> None:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
     if (options.keep is None) != (options.by is None) or None not in chosen:
         raise ValueError("give --heads, or both --keep N and --by WHAT, to say which to remove")
+    if options.by is None and options.evidence is not None:
+        raise ValueError("--evidence needs --keep N and --by WHAT: add them, or leave it out")
     heads: Any = named_heads("--heads", options.heads) if options.heads is not None else ()
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)

@@ -93,7 +93,8 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         help="the heads to remove one at a time, as layer.head counted from 0, such as "
-        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is not closed",
+        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head "
+        "that is neither closed nor a copy head",
     )
     group.add_argument(
         "--sets",

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_entmax import command_errors
 from fairseq_entmax.attention.gates import Gate
 from fairseq_entmax.attention.pruning_state import PruningState
 from fairseq_entmax.attentions import ATTENTIONS
@@ -106,6 +107,8 @@ class HeadPenalty:
             number = group.num_free + (group.free_target - group.num_free) * self._share(updates)
             type(group.gates[0]).steer(group.gates, number, progress)
         if not state.is_known:
+            with command_errors.stopping_command():
+                self._check_decided(gates)
             self._begin(gates, state)
             state.set_updates(state.updates)
         if updates > state.updates:
@@ -167,6 +170,17 @@ class HeadPenalty:
             return {ALL: self.weight * self._share(state.updates)}
         values = state.multipliers.tolist()
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
+
+    def _check_decided(self, gates: GatesByLayer) -> None:
+        """Refuse a target that the heads which an earlier process decided on do not have."""
+        for group in self._groups(gates):
+            number = sum(int(gate.at_evaluation().count_nonzero()) for gate in group.gates)
+            if all(gate.is_decided for gate in group.gates) and number != group.target:
+                raise ValueError(
+                    f"--target-heads asks for {group.target} heads, but this training has already "
+                    f"decided on {number}: to search again, give its checkpoint to "
+                    f"--finetune-from-model, with another --save-dir"
+                )
 
     def _begin(self, gates: GatesByLayer, state: PruningState) -> None:
         """Note the expected number of heads at the start, unless an earlier process has."""

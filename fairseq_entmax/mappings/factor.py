@@ -2,7 +2,8 @@
 
 Adam moves every parameter by about the learning rate in each update, and the ``a`` of alpha =
 1 + sigmoid(a) has further to go than a weight. So ``a / factor`` is what is stored and what the
-optimiser moves, as in gates. Unless it is 1, the factor is a buffer beside the parameters, so that
+optimiser moves, as in gates. It gets the gradient of ``a``, so that SGD, too, moves ``a`` by
+``factor`` times what it would without one. Unless it is 1, the factor is a buffer beside the parameters, so that
 numbers keep their values wherever a checkpoint is loaded.
 """
 
@@ -35,9 +36,9 @@ def check_lr_factor(value: Any, name: str) -> float:
 
 
 def value_of(stored: Tensor, factor: float) -> Tensor:
-    """The value that a stored parameter stands for, in float32 at least."""
+    """The value that a stored parameter stands for, in float32 at least; both get its gradient."""
     value = in_full_precision(stored)
-    return value if factor == NO_FACTOR else value * factor
+    return value if factor == NO_FACTOR else (value * factor).detach() + (value - value.detach())
 
 
 def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], factor: float) -> None:

@@ -52,6 +52,12 @@ def test_rows_are_probabilities_without_weight_on_padding_or_the_future():
                 assert weights[hidden].eq(0).all()
 
 
+def test_self_attention_that_also_reads_the_source_is_refused():
+    model = build_model(cross_self_attention=True, no_cross_attention=True)
+    with pytest.raises(ValueError, match="with --cross-self-attention, the decoder's heads read"):
+        record_attention(model, sample())
+
+
 def test_weights_can_keep_their_graph():
     model = spread_scores(build_model(attn_mapping="entmax"))
     with AttentionRecorder(model, keep_graph=True) as recorder:

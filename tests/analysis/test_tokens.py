@@ -47,6 +47,13 @@ def test_tokens_are_joined_to_words(text, kind, words):
     assert table.words(rows, special).tolist() == [words]
 
 
+def test_a_mask_is_no_word_and_has_no_rank():
+    found = dictionary("▁a", "b", "<mask>", counts=[2, 2, 1])
+    table, rows = TokenTable.of(found), numbers(found, "▁a b <mask> b </s>")
+    assert table.words(rows, rows == found.eos()).tolist() == [[1, 1, 2, 2, -1]]
+    assert table.rank[rows].tolist() == [[0, 1, -1, 1, -1]]
+
+
 @pytest.mark.parametrize(
     ("text", "place", "ending"),
     [

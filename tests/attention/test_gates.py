@@ -80,7 +80,7 @@ def test_a_training_pass_matches_the_formula_of_its_draw_and_its_pathwise_gradie
     assert (expected[0], expected[3]) == (0, 1)
     values.sum().backward()
     gamma, zeta = stretch
-    slopes = [(zeta - gamma) * one * (1 - one) / temperature * gate.lr_factor for one in s]
+    slopes = [(zeta - gamma) * one * (1 - one) / temperature for one in s]
     inside = (expected > 0) & (expected < 1)
     slopes = torch.where(inside, torch.tensor(slopes, dtype=torch.float64), 0.0)
     torch.testing.assert_close(gate.weight.grad, slopes, atol=1e-12, rtol=0)

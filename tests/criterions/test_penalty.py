@@ -159,6 +159,17 @@ def test_a_training_resumed_after_the_decision_decides_before_its_first_update()
     assert count_heads("open", *in_order(gates)) == 4
 
 
+def test_a_target_that_the_heads_of_a_decided_training_do_not_have_is_refused():
+    gates, state = make_gates(), PruningState()
+    HeadPenalty(targets={"all": 4}, decide_at=1).advance(gates, state, 1)
+    resumed = PruningState()
+    resumed.load_state_dict(state.state_dict())
+    with pytest.raises(
+        ValueError, match=r"for 2 heads, but this training .* decided on 4: .*-model"
+    ):
+        HeadPenalty(targets={"all": 2}, decide_at=9).advance(gates, resumed, 1)
+
+
 def test_a_decision_holds_without_gradient_until_a_new_training_begins():
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(targets={"all": 4}, decide_at=2)

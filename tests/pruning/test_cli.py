@@ -149,6 +149,7 @@ SAME = ["--output", "@cut.pt", "--evidence", "@cut.pt"]
         (["@gated.pt", "--heads", "cross:0.1"], ["--heads, --keep and --overwrite need --output"]),
         (["@plain.pt", *OUTPUT, "--keep", "4"], ["or both --keep N and --by WHAT"]),
         (["@plain.pt", *OUTPUT, *KEEP, "--heads", "cross:0.1"], ["give --heads, or both --keep N"]),
+        (["@plain.pt", *SAME, "--heads", "cross:0.1"], ["--evidence needs --keep N and --by WHAT"]),
         (["@plain.pt", *OUTPUT, *KEEP], ["--by loss needs --evidence FILE, which ablate writes"]),
         (["@plain.pt", *OUTPUT, *KEEP, "--evidence", "@no.json"], ["No such file", "no.json"]),
         (

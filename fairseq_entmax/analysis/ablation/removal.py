@@ -17,6 +17,7 @@ from fairseq_entmax.analysis.data.generation import Search
 from fairseq_entmax.analysis.models import likelihood
 from fairseq_entmax.analysis.models.head_scaling import scaled_heads
 from fairseq_entmax.attention import attention_modules
+from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.head_names import Head
 
 # Unknown words in references. Not fairseq's <<unk>>, whose tokens in sacreBLEU match <unk>
@@ -49,14 +50,18 @@ def text_of(names: Sequence[str]) -> str:
     )
 
 
-def heads_of(model: nn.Module) -> list[Head]:
-    """Return all heads of a model except those whose gate is closed in evaluation."""
-    return sorted(
+def heads_of(model: Any) -> list[Head]:
+    """Return all heads of a model, without those whose gate is closed in evaluation, and without
+    copy heads: if only their output is gone, the model still copies with their weights."""
+    copy = model.attention_options.copy
+    copying = {Head(CROSS, copy.layer, head) for head in copy.copy_heads} if copy else set()
+    found = {
         Head(attention, layer, head)
         for attention, layer, module in attention_modules(model)
         for head in range(module.num_heads)
         if module.gate is None or module.gate.at_evaluation()[head] > 0
-    )
+    }
+    return sorted(found - copying)
 
 
 @contextmanager

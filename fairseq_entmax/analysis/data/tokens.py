@@ -20,6 +20,8 @@ from fairseq_entmax.models.copy_transformer import markers_of
 SENTENCEPIECE, SUBWORD_NMT, WORDS = "sentencepiece", "subword_nmt", "words"
 
 MARK = "\u2581"
+# Of a masked language model: in the place of a word, but no word itself
+MASK = "<mask>"
 _QUESTIONS = frozenset("?？؟;՞")
 _STOPS = frozenset({".", "。", "．", "…", "...", "।", "։", "۔"})
 # Quotes and brackets, which may follow the last punctuation mark of a sentence
@@ -77,7 +79,8 @@ class TokenTable:
         """Make the table of a fairseq dictionary."""
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
-        known = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))
+        words = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))
+        known = {*words} - {dictionary.indices.get(MASK)}
         bare = [symbol.removeprefix(MARK).removesuffix("@@") for symbol in symbols]
         begins = [
             kind != SENTENCEPIECE or index not in known or symbol.startswith(MARK)
@@ -136,9 +139,9 @@ class TokenTable:
         return torch.tensor(rows, device=tokens.device)
 
 
-def _ranks(dictionary: Any, known: range) -> list[int]:
+def _ranks(dictionary: Any, known: set[int]) -> list[int]:
     ranks = [-1] * len(dictionary)
-    for rank, index in enumerate(sorted(known, key=lambda index: -dictionary.count[index])):
+    for rank, index in enumerate(sorted(known, key=lambda i: (-dictionary.count[i], i))):
         ranks[index] = rank
     return ranks
 

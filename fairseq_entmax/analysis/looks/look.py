@@ -155,9 +155,9 @@ class LookSession(Session):
 
     def _one(self, text: str, translation: str | None) -> Look:
         source = self.sides[0](text)
-        self.check_length(source.tokens, 0)
         if not self.data_type.has_search:
             return self._look(text, Item(source.tokens), source.notes)
+        self.check_length(source.tokens, 0)
         if translation is None:
             tokens, numbers = self.generated(source.tokens)
             pieces = [self.task.target_dictionary[token] for token in tokens[:-1].tolist()]
@@ -175,6 +175,7 @@ class LookSession(Session):
     def _look(self, text: str, item: Item, notes: list[str], output: str | None = None) -> Look:
         """Run the model over a sentence once and collect its attention."""
         sample = self.sample(self.dataset([item]))
+        self.check_length(sample["net_input"]["src_tokens"][0], 0)  # some data begin with <s>
         attention, (logits, _) = record_pass(self.loaded.model, sample)
         if isinstance(self.data_type, data_types.LabelledText):
             notes = [f"classified as {self.data_type.predicted_class(self.task, logits)}", *notes]

@@ -16,7 +16,7 @@ from typing import Any
 from fairseq.data import encoders
 from torch import Tensor
 
-from fairseq_entmax.analysis.data.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
+from fairseq_entmax.analysis.data.tokens import MARK, MASK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
 from fairseq_entmax.error_messages import reason
 from fairseq_entmax.models.copy_transformer import markers_of
 from fairseq_entmax.summaries.oov import Vocabulary
@@ -90,12 +90,16 @@ class Segmentation:
                 f"give --bpe {self._kind} --{option.replace('_', '-')} FILE as in training, or a text "
                 f"that is already segmented"
             )
+        parts = text.split(MASK) if MASK in self._dictionary else [text]
+        return f" {MASK} ".join(map(self._encoded, parts)).split(), self._notes
+
+    def _encoded(self, text: str) -> str:
+        text = text.rstrip()
         if self._tokenizer is not None:
             text = self._tokenizer.encode(text)
         # After the tokeniser, which finds the start of a sentence by its capital
         text = text.lower() if self._is_lower else text
-        pieces = text if self._bpe is None else str(self._bpe.encode(text))
-        return pieces.split(), self._notes
+        return text if self._bpe is None else str(self._bpe.encode(text))
 
     def _find(self, data: Path, language: str) -> None:
         """Use the subword model found in or beside the data folder, if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
-from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import CROSS
 
 if TYPE_CHECKING:
@@ -50,26 +50,10 @@ def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
     words, where the mass is 0."""
     import torch
 
-    length = words.size(1)
-    reach = _longest_run(words) - 1
-    shifts = torch.arange(-reach, reach + 1, device=words.device)
-    places = torch.arange(length, device=words.device)[:, None] + shifts
-    keys = places.clamp(0, length - 1)
-    same = (words[:, keys] == words[:, :, None]) & (places == keys) & (words[:, :, None] >= 0)
-    is_alone = same.sum(dim=-1, keepdim=True) == 1
-    wanted = torch.where(shifts == 0, same & is_alone, same)
-    return weight_at(weights, keys.expand(words.size(0), -1, -1), wanted).sum(dim=-1)
-
-
-def _longest_run(words: Tensor) -> int:
-    """Return the number of tokens of the longest word, 1 or more."""
-    length = 1
-    while length < words.size(1):
-        longer = (words[:, length:] == words[:, :-length]) & (words[:, length:] >= 0)
-        if not bool(longer.any()):
-            break
-        length += 1
-    return length
+    same = (words[:, :, None] == words[:, None]) & (words >= 0)[:, :, None]
+    others = same & ~torch.eye(words.size(1), dtype=torch.bool, device=words.device)
+    wanted = torch.where(same.sum(-1, keepdim=True) == 1, same, others)
+    return (weights * wanted[:, None]).sum(-1)
 
 
 def merging_by_word(mass: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -98,7 +98,12 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 
 def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
     """The same as :func:`record_attention`, with the model's whole output in fairseq's form."""
+    network = unwrapped(model)
+    if getattr(getattr(network, "decoder", None), "cross_self_attention", False):
+        raise ValueError(
+            "with --cross-self-attention, the decoder's heads read source and target at once, so "
+            "there are no measures or maps of them: only ablate and prune take such a model"
+        )
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        network = unwrapped(model)
         output = type_of_model(network).run(network, sample)
     return recorder.attention, output

@@ -101,7 +101,7 @@ def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
     """The name of the ablated model; ValueError if model or data are not those of the analysis."""
-    for key in ("subset", "source_lang", "target_lang"):
+    for key in ("subset", "source_lang", "target_lang", "sentences"):
         if content["data"][key] != analysis["data"][key]:
             raise ValueError(
                 f"its {key} is {content['data'][key]}, but that of the analysis is "

@@ -7,8 +7,14 @@ import sacrebleu
 import torch
 from omegaconf import OmegaConf
 
-from fairseq_entmax.analysis.ablation.removal import Scorer, names_of, text_of, without_heads
-from fairseq_entmax.head_names import parse_heads
+from fairseq_entmax.analysis.ablation.removal import (
+    Scorer,
+    heads_of,
+    names_of,
+    text_of,
+    without_heads,
+)
+from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.pruning import prune_state
 from tests.analysis.brute_force import target_log_probs
 from tests.pruning.test_surgery import (
@@ -158,6 +164,8 @@ def test_markers_in_the_targets_that_cannot_be_copied_are_refused():
     task = marked_task()
     options = {"attn_mapping": "softmax", "source_position_markers": MARKERS}
     model = build_model("entmax_copy_transformer", task=task, **options)
+    assert Head("cross", 1, 0) not in heads_of(model)  # the copy head
+    assert len(heads_of(model)) == 23
     samples = batches()
     samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
     with pytest.raises(ValueError, match="markers in the targets cannot be copied"):

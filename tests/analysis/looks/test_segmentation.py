@@ -1,6 +1,7 @@
 """How texts are cut into tokens."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,3 +57,11 @@ def test_words_outside_the_dictionary_are_reported():
     assert made.tokens.tolist() == [4, 3, 5, 3, 3, 2]
     assert made.notes == ["not in the dictionary, so read as <unk>: quux, frob"]
     assert cut("a b").notes == []
+
+
+def test_a_mask_of_a_masked_language_model_stays_one_token():
+    made = dictionary("▁a", "▁b", "<mask>")
+    letters = SimpleNamespace(encode=lambda text: " ".join(f"▁{one}" for one in text.split()))
+    assert words_of(made, Segmentation(made, bpe=letters)("a <mask> b")) == [
+        *("▁a", "<mask>", "▁b", "</s>")
+    ]
