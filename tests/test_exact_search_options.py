@@ -12,7 +12,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.token_generation_constraints import pack_constraints
 
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
-from tests.brute_force_search import Toys, every_sequence, search
+from tests.brute_force_search import Sentence, every_sequence, known_options, search
 from tests.sparse_toys import EOS, PAD, UNK, WORDS, Toy, ToyLanguageModel, toy_batch, toy_dictionary
 
 NUM_DRAWN = 200
@@ -115,19 +115,17 @@ class Drawn:
         if is_lexical:
             given = [[torch.tensor([word]) for word in words] for words in constraints]
             self.call["constraints"] = pack_constraints(given)
-        names = ("temperature", "unkpen", "min_len", "no_repeat_ngram_size", "coverage_penalty")
-        common = {name: self.options[name] for name in names if name in self.options}
+        common = known_options(self.options)
         common |= {"max_len": limit, "prefix_steps": widest, "lm_weight": weight}
         common |= {"language_model": lm and lm.table, "in_order": self.strategy == "ordered"}
-        common["match_source_len"] = self.strategy == "match_source_len"
         if self.strategy == "allowed_words":
             common["only"] = lambda words: allowed_words(0, (0, *words))
         self.toys = [
-            Toys(
+            Sentence(
                 [model.table for model in models],
                 (*source, EOS),
                 prefix=tuple(prefix[place]) if prefix else (),
-                constraints=tuple(constraints[place]) if is_lexical else (),
+                required=tuple(constraints[place]) if is_lexical else (),
                 **common,
             )
             for place, source in enumerate(sources)
@@ -136,15 +134,6 @@ class Drawn:
     def find(self):
         torch.manual_seed(7)
         return self.generator.generate(self.models, **self.call)
-
-    def divisor(self, length):
-        """The divisor of a log probability."""
-        if self.options["unnormalized"]:
-            return 1.0
-        power = self.options["lenpen"]
-        if self.options.get("length_penalty") == "wu":
-            return ((5 + length) / 6) ** power
-        return length**power
 
 
 def check_hypotheses(drawn, toys, hypotheses):
@@ -165,7 +154,7 @@ def check_hypotheses(drawn, toys, hypotheses):
         assert hypothesis["attention"].shape[-1] == len(words)
         forced = toys.prefix[: len(words) - is_cut][: toys.max_len]
         assert words[: len(forced)] == forced
-        total = score * drawn.divisor(len(words))
+        total = score * toys.divisor(len(words))
         places = hypothesis["positional_scores"]
         assert places.sum().item() == pytest.approx(total, abs=1e-3)
         expected = toys.log_prob(words, is_cut)
@@ -187,10 +176,7 @@ def check_against_brute_force(drawn, toys, hypotheses):
         expected, *flags = search(toys, drawn.generator.beam_size)
         assert [is_exact, is_cut] == flags
         assert set(found) == {words for words, _ in expected}
-        ranked = sorted(expected, key=lambda each: -each[1] / drawn.divisor(len(each[0])))
-        assert list(found.values()) == pytest.approx(
-            [total / drawn.divisor(len(words)) for words, total in ranked], abs=1e-3
-        )
+        assert list(found.values()) == pytest.approx([score for _, score in expected], abs=1e-3)
     if is_exact:
         assert set(found) == {words for words, _ in every_sequence(toys)}
     return is_exact, is_cut

@@ -2,13 +2,15 @@
 
 import functools
 from argparse import Namespace
+from statistics import fmean
 
 import pytest
 import torch
 
 from fairseq_entmax.tasks.search import CoverageEnsemble, RepeatedNgrams
+from tests.brute_force_search import Sentence, known_options, search
+from tests.sparse_toys import EOS, PAD
 from tests.support import batch, build_model, spread_scores, tiny_task
-from tests.tasks.reference_decoder import Search, decode
 from tests.tasks.test_summarization import make_task
 
 LENGTHS = [9, 7, 4, 2]
@@ -48,17 +50,43 @@ def search_with_fairseq(models, options, prefix=0, task=task):
     ]
 
 
+def whole_passes(model, source):
+    """The next word's probabilities and its attention to the source, by a pass over all words."""
+    with torch.no_grad():
+        encoded = model.encoder(source[None], torch.tensor([len(source)]))
+
+    @functools.cache
+    @torch.no_grad()
+    def step(words):
+        output, extra = model.decoder(torch.tensor([[EOS, *words]]), encoder_out=encoded)
+        probs = output[0, -1].double().softmax(-1).tolist()
+        return dict(enumerate(probs)), extra["attn"][0][0, -1].tolist()
+
+    return step
+
+
 def search_plainly(models, options, prefix=0):
     dictionary = tiny_task().target_dictionary
-    known = {name: value for name, value in options.items() if name != "no_repeat_ngram_except"}
     may_repeat = [*map(dictionary.index, options.get("no_repeat_ngram_except", "").split())]
-    found = []
-    together = sample()
+    found, together = [], sample()
     for source, target in zip(together["net_input"]["src_tokens"], together["target"], strict=True):
-        start = target[:prefix][target[:prefix].ne(dictionary.pad())].tolist()
-        search = Search(max_len=MAX_LEN, may_repeat=may_repeat, prefix=start, **known)
-        hypotheses = decode(models, source[source.ne(dictionary.pad())], dictionary, search)
-        found.append([(hypothesis.words, hypothesis.score) for hypothesis in hypotheses])
+        source, start = source[source != PAD], target[:prefix][target[:prefix] != PAD]
+        steps = [whole_passes(model, source) for model in models]
+        sentence = Sentence(
+            [lambda _, words, step=step: step(words)[0] for step in steps],
+            tuple(source.tolist()),
+            attention=lambda words, steps=steps: [
+                fmean(column) for column in zip(*(step(words)[1] for step in steps), strict=True)
+            ],
+            max_len=MAX_LEN,
+            may_repeat=may_repeat,
+            prefix=tuple(start.tolist()),
+            prefix_steps=prefix,
+            **known_options(options),
+        )
+        hypotheses, *_ = search(sentence, options.get("beam", 5))
+        best = hypotheses[: options.get("nbest", 1)]
+        found.append([(list(words), score) for words, score in best])
     return found
 
 
