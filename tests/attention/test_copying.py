@@ -99,8 +99,7 @@ def test_computing_rows_in_slices_does_not_change_the_result(monkeypatch):
         loss = mixture_loss(scores, parts(), TARGETS, with_smooth=True)
         (loss.nll + loss.smooth).sum().backward()
         results.append((loss.nll, loss.smooth, scores.grad))
-    for whole, sliced in zip(*results, strict=True):
-        torch.testing.assert_close(sliced, whole, atol=1e-12, rtol=0)
+    torch.testing.assert_close(*results, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

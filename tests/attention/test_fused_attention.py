@@ -88,8 +88,7 @@ def test_fused_output_and_gradients_match_the_parts(kind, mapping, backend, call
             results.append(with_gradients(module, kind, padding))
             assert len(calls) == 1
             assert mapping != "entmax" or (module.mapping.alpha_logit.grad != 0).all()
-        for one, other in zip(*results, strict=True):
-            torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+        torch.testing.assert_close(*results, atol=2e-5, rtol=2e-5)
 
 
 def trained(mapping="entmax", kind="encoder-self", **options):
@@ -111,8 +110,7 @@ def test_kernel_dropout_follows_its_formula(kind, calls, monkeypatch):
     )
     expected = with_gradients(module, kind, left_padding(kind))
     assert (len(calls), len(seeds)) == (1, 1)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 @needs_compiler
@@ -298,8 +296,7 @@ def test_softmax_by_torchs_attention_matches_the_separate_parts(kind, gated, pad
     padding = left_padding(kind).flip(1) if pads else None
     whole, apart = (softmax_results(kind, padding, gated, observed) for observed in (False, True))
     assert len(softmax_calls) == 1
-    for one, other in zip(whole, apart, strict=True):
-        torch.testing.assert_close(one, other, atol=5e-5, rtol=5e-5)
+    torch.testing.assert_close(whole, apart, atol=5e-5, rtol=5e-5)
 
 
 @every_kind

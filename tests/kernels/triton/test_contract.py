@@ -109,8 +109,7 @@ def test_tiles_without_support_are_skipped_without_changing_a_bit():
         triton_attention._backward(inputs, output, (statistics, marked), grad, ALL)
         for marked in (support, torch.ones_like(support))
     ]
-    for skipped, complete in zip(*results, strict=True):
-        assert torch.equal(skipped, complete)
+    torch.testing.assert_close(*results, atol=0, rtol=0)
     assert all((one != 0).any() for one in results[0])
 
 
