@@ -19,6 +19,13 @@ def random_rows(rows, keys, scale, seed=0, dtype=torch.float64):
     return (scale * torch.randn(rows, keys, generator=generator)).to(dtype)
 
 
+def attention_scores(heads=4, dtype=torch.float32):
+    """``(2, heads, 3, 9)``, with one key of each sentence masked."""
+    scores = random_rows(6 * heads, 9, 2.0, dtype=dtype).view(2, heads, 3, 9)
+    scores[0, ..., 4] = scores[1, ..., 0] = -math.inf
+    return scores
+
+
 def bisection(scores, alpha):
     """Alpha-entmax along the last dimension from its definition, for any alpha in [1, 2].
 

@@ -16,7 +16,7 @@ from fairseq_entmax.mappings import (
     parse_mappings,
     sq_pnorm_max,
 )
-from tests.mappings.reference import bisection, random_rows
+from tests.mappings.reference import attention_scores, bisection, random_rows
 
 HALVES = (torch.float16, torch.bfloat16)
 # Text, the function it computes, the values of its heads, and its learned parameters
@@ -48,13 +48,6 @@ TEXTS = {
 }
 LEARNED = [text for text, (_, _, learned) in TEXTS.items() if learned]
 every_text = pytest.mark.parametrize("text", TEXTS)
-
-
-def attention_scores(heads=4, dtype=torch.float32):
-    """``(batch, heads, queries, keys)``, with one key of the first sentence masked."""
-    scores = random_rows(2 * heads * 3, 9, 1.5, dtype=dtype).view(2, heads, 3, 9)
-    scores[0, ..., 4] = -math.inf
-    return scores
 
 
 def build(text, heads=4, **options):

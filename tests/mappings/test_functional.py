@@ -27,6 +27,7 @@ from tests.mappings.reference import (
     random_rows,
     scores_derivative,
 )
+from tests.mappings.structured_cases import largest_error
 
 FUNCTIONS = {
     "softmax": softmax,
@@ -42,11 +43,6 @@ every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUN
 every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INF, NAN = math.inf, math.nan
-
-
-def largest_error(probs, truth):
-    assert probs.shape == truth.shape
-    return (probs.double() - truth).abs().max().item()
 
 
 def score_grid(rows=6):

@@ -1,12 +1,10 @@
 """Layers whose heads have different mappings, compared with these mappings alone."""
 
-import math
-
 import pytest
 import torch
 
 from fairseq_entmax.mappings import parse_mapping, parse_mappings
-from tests.mappings.reference import random_rows
+from tests.mappings.reference import attention_scores, random_rows
 
 TEXTS = ["sparsemax", "softmax", "entmax:init=1.3", "fusedmax", "softmax", "sqpnormmax:p=learned"]
 ENTMAX_ALONE = ["entmax:init=1.3", "softmax", "softmax", "sparsemax", "entmax:init=1.3"]
@@ -17,16 +15,9 @@ def build(texts, **options):
     return spec.build(len(texts), torch.Generator().manual_seed(0), **options)
 
 
-def scores_of(heads, dtype=torch.float32):
-    scores = random_rows(2 * heads * 3, 9, 2.0, dtype=dtype).view(2, heads, 3, 9)
-    scores[0, ..., 4] = -math.inf
-    scores[1, :, 0] = -math.inf
-    return scores
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_each_head_is_mapped_by_its_own_mapping(dtype):
-    scores = scores_of(len(TEXTS), dtype)
+    scores = attention_scores(len(TEXTS), dtype)
     probs = build(TEXTS).to(dtype)(scores)
     assert (probs.shape, probs.dtype) == (scores.shape, dtype)
     for head, text in enumerate(TEXTS):
@@ -35,7 +26,7 @@ def test_each_head_is_mapped_by_its_own_mapping(dtype):
 
 
 def test_parameters_and_scores_get_the_gradients_of_their_heads_mapping():
-    scores = scores_of(len(TEXTS)).requires_grad_()
+    scores = attention_scores(len(TEXTS)).requires_grad_()
     grad = random_rows(2 * len(TEXTS) * 3, 9, 1.0, dtype=torch.float32).view(scores.shape)
     mapping = build(TEXTS)
     mapping(scores).backward(grad)
@@ -70,7 +61,7 @@ def test_head_values_are_nan_where_a_heads_mapping_has_none():
 
 @pytest.mark.parametrize("remaining", [[0, 2, 3], [5, 4, 2], [1, 4], [3]])
 def test_the_remaining_heads_are_mapped_bitwise_as_before(remaining):
-    scores = scores_of(len(TEXTS))
+    scores = attention_scores(len(TEXTS))
     whole, cut = build(TEXTS), build(TEXTS)
     cut.keep_heads(remaining)
     assert torch.equal(cut(scores[:, remaining]), whole(scores)[:, remaining])

@@ -1,6 +1,7 @@
 """Sparse by degrees: the mapping is softmax at first, itself at the end, and mixed in between."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fairseq_entmax.mappings import (
     sq_pnorm_max,
 )
 from fairseq_entmax.mappings.rise import Rise, check_warmup, rises_of
-from tests.mappings.reference import random_rows
+from tests.mappings.reference import attention_scores
 
 TEXTS = {
     "sparsemax": lambda z, s: entmax(z, 1 + s),
@@ -30,15 +31,12 @@ TEXTS = {
 }
 
 
+scores = partial(attention_scores, dtype=torch.float64)
+
+
 def build(text, warmup=8):
     defaults = {"warmup": warmup}
     return parse_mappings(text)[0].build(4, torch.Generator().manual_seed(0), defaults)
-
-
-def scores():
-    made = random_rows(24, 9, 2.0).view(2, 4, 3, 9)
-    made[0, ..., 4] = -torch.inf
-    return made
 
 
 def set_updates(mapping, updates):

@@ -1,21 +1,18 @@
 """The temperature of a mapping: it divides the scores, can be learned, and 1 changes nothing."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from fairseq_entmax.mappings import parse_mapping
-from tests.mappings.reference import random_rows
+from tests.mappings.reference import attention_scores
+
+scores = partial(attention_scores, dtype=torch.float64)
 
 
 def build(text):
     return parse_mapping(text).build(4).double()
-
-
-def scores():
-    values = random_rows(24, 9, 2.0).view(2, 4, 3, 9)
-    values[1, ..., 6:] = -torch.inf
-    values[0, :, 0] = -torch.inf
-    return values
 
 
 @pytest.mark.parametrize("text", ["softmax", "entmax:init=1.3", "fusedmax", "sqpnormmax"])
