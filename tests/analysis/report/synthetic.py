@@ -221,10 +221,12 @@ def _weights(rng, model, source, targets):
         yield {**place, "shape": list(weights.shape), "weights": encode_weights(weights)}
 
 
+def heads_of(model):
+    return [head for layer in model["attentions"] for head in layer["heads"]]
+
+
 def every_head(analysis):
-    for model in analysis["models"]:
-        for entry in model["attentions"]:
-            yield from entry["heads"]
+    return [head for model in analysis["models"] for head in heads_of(model)]
 
 
 def lose_head(analysis, model, head):

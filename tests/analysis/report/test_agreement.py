@@ -18,7 +18,7 @@ from fairseq_entmax.analysis.report.agreement import (
 )
 from fairseq_entmax.analysis.report.payload import page_data
 from fairseq_entmax.head_names import Head
-from tests.analysis.report.synthetic import every_head, synthetic_analysis
+from tests.analysis.report.synthetic import every_head, heads_of, synthetic_analysis
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_correlation_is_spearmans_over_all_heads_by_attention_and_within_lay
         assert of["confidence", heads].number == number
     chance, changes = random.Random(0), {}
     one = ablated(analysis, lambda head: changes.setdefault(id(head), chance.random()))
-    heads = [head for layer in analysis["models"][0]["attentions"] for head in layer["heads"]]
+    heads = heads_of(analysis["models"][0])
     sides = [[head["gradient"] for head in heads], [changes[id(head)] for head in heads]]
     ranks = [np.argsort(np.argsort(side)) for side in sides]
     expected = np.corrcoef(*ranks)[0, 1]

@@ -18,7 +18,7 @@ from tests.analysis.report.page_actions import (
     shown_weight,
     write,
 )
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import heads_of, synthetic_analysis
 from tests.analysis.report.test_agreement import ablated
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,8 @@ def file(tmp_path_factory):
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
     analysis["chosen"] = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     analysis["models"][2]["importance_sentences"] = {"relevance": 512, "gradient": 96}
-    for layer in analysis["models"][2]["attentions"]:
-        for head in layer["heads"]:
-            head["standard_errors"] = {"relevance": 0.0123, "gradient": 0.004}
+    for head in heads_of(analysis["models"][2]):
+        head["standard_errors"] = {"relevance": 0.0123, "gradient": 0.004}
     analysis = ablated(analysis, lambda head: head["confidence"], model=2)
     return write(tmp_path_factory.mktemp("evidence"), analysis)
 

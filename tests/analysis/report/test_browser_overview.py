@@ -16,7 +16,7 @@ from tests.analysis.report.page_actions import (
     wait_for_map,
     write,
 )
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import every_head, synthetic_analysis
 
 pytestmark = pytest.mark.slow
 
@@ -83,10 +83,7 @@ def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis)
     page = opened()
     title = page.locator("#heads-table th", has_text="Density")
     column = page.locator("#heads-table th").all_inner_texts().index(title.inner_text())
-    densities = sorted(
-        head["density"] for model in analysis["models"]
-        for entry in model["attentions"] for head in entry["heads"]
-    )  # fmt: skip
+    densities = sorted(head["density"] for head in every_head(analysis))
     for order, expected in (("descending", densities[::-1]), ("ascending", densities)):
         title.locator("button").click()
         assert title.get_attribute("aria-sort") == order

@@ -5,7 +5,7 @@ import pytest
 from fairseq_entmax.analysis.document.summary import as_table
 from fairseq_entmax.analysis.head_order import as_text, rank_correlation
 from fairseq_entmax.analysis.report.notes import chosen_text, courses, importance_rows
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import heads_of, synthetic_analysis
 
 
 @pytest.fixture
@@ -17,9 +17,8 @@ def analysis():
 def test_importance_has_the_models_number_of_sentences_and_largest_error(analysis):
     model = analysis["models"][1]
     model["importance_sentences"] = {"relevance": 96, "gradient": 1000}
-    for layer in model["attentions"]:
-        for head in layer["heads"]:
-            head["standard_errors"] = {"relevance": 0.002 + head["head"] / 1000, "gradient": None}
+    for head in heads_of(model):
+        head["standard_errors"] = {"relevance": 0.002 + head["head"] / 1000, "gradient": None}
     rows = {(row["model"], row["measure"]): row for row in importance_rows(analysis)}
     relevance = rows[1, "Relevance"]
     assert (relevance["sentences"], relevance["data"]) == (96, 1000)

@@ -13,7 +13,7 @@ from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.equal_weights import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.page_actions import layer_of
-from tests.analysis.report.synthetic import lose_head, synthetic_analysis
+from tests.analysis.report.synthetic import heads_of, lose_head, synthetic_analysis
 
 ATTACK = '</script><script>alert("x")</script><!--'
 
@@ -65,9 +65,8 @@ def test_a_measure_without_values_is_not_offered_and_an_informative_one_comes_fi
     del changed["models"][1:]  # softmax alone is left, with every density 1
     for entry in changed["maps"]:
         del entry["models"][1:]
-    for entry in changed["models"][0]["attentions"]:
-        for head in entry["heads"]:
-            head["relevance"] = None
+    for head in heads_of(changed["models"][0]):
+        head["relevance"] = None
     data = embedded(render_page(changed))
     names = [measure["name"] for measure in data["measures"]]
     assert "gradient" in names
