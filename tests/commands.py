@@ -1,24 +1,22 @@
 """fairseq's own commands on a slice of the shipped corpus, for the end-to-end tests."""
 
-import csv
 import json
-import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
 import sentencepiece
 import torch
 
 import fairseq_entmax
 from tests import preloaded
+from tests.examples.miniatures import corpus
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS = ROOT / "examples" / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
 USER_DIR = Path(fairseq_entmax.__file__).resolve().parent
 COMMANDS = Path(sys.executable).parent
 SIZES = {"train": 600, "valid": 40, "test": 24}
@@ -60,14 +58,22 @@ def run(command, *arguments, cwd=None, stdin=None, check=True):
     return result
 
 
+def refusal_of(result):
+    """The last line of a command's output, after checking that it is the only error."""
+    text = result.stdout + result.stderr
+    assert result.returncode == 2, text[-2000:]
+    assert "Traceback" not in text
+    assert "EOFError" not in text
+    assert text.count("error:") == 1
+    return text.strip().splitlines()[-1]
+
+
 def prepare(folder):
     """Write a binarised slice of the corpus, its plain text, and its BPE model."""
-    with lzma.open(CORPUS, "rt", encoding="utf-8") as file:
-        verses = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::30]
-    start = 0
+    verses, start = corpus()[::30], 0
     for split, size in SIZES.items():
-        for language, column in (("es", 3), ("en", 4)):
-            lines = [verse[column].strip() + "\n" for verse in verses[start : start + size]]
+        for side, language in enumerate(("es", "en")):
+            lines = [f"{verse[side]}\n" for verse in verses[start : start + size]]
             (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
         start += size
     assert start <= len(verses)
@@ -129,6 +135,17 @@ def generate(data, checkpoint, *options, check=True):
     return run("fairseq-generate", data / "bin", *own, *options, check=check)
 
 
+def hub(model_class, path, data, **options):
+    """The hub interface of a checkpoint with the data in a folder."""
+    options |= {"data_name_or_path": str(data), "user_dir": str(USER_DIR)}
+    return model_class.from_pretrained(str(path.parent), path.name, **options)
+
+
+def loss_in_bits(result):
+    """What fairseq-eval-lm prints; the stream depends on which library sets up logging first."""
+    return float(re.search(r"Loss \(base 2\): ([\d.]+)", result.stdout + result.stderr)[1])
+
+
 def hypotheses(output):
     lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
     return {line[0]: line[2] for line in lines}
@@ -178,14 +195,3 @@ def train_in_two_processes(data, save_dir, *options):
     Path(f"{save_dir}.meet").unlink(missing_ok=True)
     assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]
     return outputs
-
-
-def as_command(monkeypatch: pytest.MonkeyPatch, name: str = "fairseq-train") -> None:
-    """Let an error end a command of fairseq as in a separate process, from here on.
-
-    pytest has threads, and processes that other tests left behind, so the command would exit at
-    once and end pytest too. ``tests/test_compat.py`` tests this in a separate process.
-    """
-    monkeypatch.setattr("sys.argv", [name])
-    monkeypatch.setattr("threading.active_count", lambda: 1)
-    monkeypatch.setattr("multiprocessing.active_children", list)

@@ -43,6 +43,39 @@ def trainer(monkeypatch):
     return trainer
 
 
+@pytest.fixture
+def stopped(monkeypatch, capsys):
+    """A function that returns the exit status and the error with which a call ends a command.
+
+    pytest has threads, and processes that other tests left behind, so a command would exit at once
+    and end pytest too. ``tests/test_command_errors.py`` tests this in a separate process.
+    """
+
+    def of(call, *arguments, command="fairseq-train"):
+        monkeypatch.setattr("sys.argv", [command])
+        monkeypatch.setattr("threading.active_count", lambda: 1)
+        monkeypatch.setattr("multiprocessing.active_children", list)
+        with pytest.raises(SystemExit) as stop:
+            call(*arguments)
+        return stop.value.code, capsys.readouterr().err
+
+    return of
+
+
+@pytest.fixture
+def refused(capsys):
+    """A function that returns the only line that a call of our command prints as it refuses."""
+
+    def of(call, *arguments):
+        capsys.readouterr()
+        assert call(*arguments) == 1
+        printed, error = capsys.readouterr()
+        assert (printed, error.count("\n")) == ("", 1), error
+        return error
+
+    return of
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A binarised slice of the corpus, its plain text, and its BPE model."""

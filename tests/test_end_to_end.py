@@ -14,6 +14,7 @@ from tests.commands import (
     SIZES,
     USER_DIR,
     generate,
+    hub,
     hydra_train,
     hypotheses,
     logged,
@@ -107,10 +108,7 @@ def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tm
 
 def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
     results = []
-    for arch, options in (
-        ("transformer", []),
-        ("entmax_transformer", ["--attn-mapping=softmax"]),
-    ):
+    for arch, options in (("transformer", []), ("entmax_transformer", ["--attn-mapping=softmax"])):
         folder = tmp_path / arch
         result = train(data, folder, *options, "--max-epoch=1", "--dropout=0.1", arch=arch)
         losses = [record["loss"] for record in logged(result, "train_inner")]
@@ -146,9 +144,7 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     assert layers == {name: ["0", "1"] for name in ("encoder-self", "decoder-self", "cross")}
     checkpoint = tmp_path / "hydra" / "checkpoint_best.pt"
     assert len(hypotheses(generate(data, checkpoint).stdout)) == SIZES["test"]
-    model = EntmaxTransformerModel.from_pretrained(
-        str(checkpoint.parent), checkpoint.name, str(data / "bin"), source_lang="es"
-    ).models[0]
+    model = hub(EntmaxTransformerModel, checkpoint, data / "bin", source_lang="es").models[0]
     mapping = model.encoder.layers[0].self_attn.mapping
     assert mapping.lr_factor == 30
     assert mapping.risen == lines(tmp_path / "hydra")[-1]["update"] / 1000

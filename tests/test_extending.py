@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_entmax.head_records import read_record
-from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, run
+from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, loss_in_bits, run
 
 MOST_LINES = 40
 
@@ -181,10 +181,7 @@ def test_the_language_model_of_the_chapter_is_trained_and_pruned(data, tmp_path)
     for path in (gated, small):
         given = [f"--path={path}", "--gen-subset=valid", "--task=language_modeling"]
         given += [f"--user-dir={user_dir}", "--tokens-per-sample=64"]
-        result = run("fairseq-eval-lm", tmp_path / "bin", *given)
-        # The stream depends on which library sets up logging first
-        text = result.stdout + result.stderr
-        losses.append(float(re.search(r"Loss \(base 2\): ([\d.]+)", text)[1]))
+        losses.append(loss_in_bits(run("fairseq-eval-lm", tmp_path / "bin", *given)))
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
     analyzed = ["analyze", tmp_path / "bin", "--task=language_modeling", f"--user-dir={user_dir}"]
     given = [f"--path={small}", f"--output={tmp_path / 'analysis'}", "--relevance-sentences=1"]

@@ -9,7 +9,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 
 from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
-from tests.commands import USER_DIR, hypotheses, logged, run, weights
+from tests.commands import USER_DIR, hub, hypotheses, logged, loss_in_bits, run, weights
 
 MODEL = [
     *("--decoder-layers=2", "--decoder-embed-dim=32", "--decoder-ffn-embed-dim=32"),
@@ -35,9 +35,7 @@ def train(text, save_dir, *options):
 def evaluate(text, path, *options):
     """The loss per token in bits."""
     given = [f"--path={path}", "--task=language_modeling", "--tokens-per-sample=128", *options]
-    result = run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given)
-    output = result.stdout + result.stderr
-    return float(re.search(r"Loss \(base 2\): ([\d.]+)", output)[1])
+    return loss_in_bits(run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given))
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +62,19 @@ def test_training_meets_the_budget_and_pruning_keeps_the_loss(text, gated):
 
 
 def test_the_hub_interface_samples_and_scores_with_a_pruned_model(data, text, gated):
-    settings = {"user_dir": str(USER_DIR), "data_name_or_path": str(text)}
-    folder, name = str(gated.small.parent), gated.small.name
     for kind in (TransformerLanguageModel, EntmaxTransformerLanguageModel):
-        hub = kind.from_pretrained(folder, name, **settings)
-        assert isinstance(hub.models[0], EntmaxTransformerLanguageModel)
+        interface = hub(kind, gated.small, text)
+        assert isinstance(interface.models[0], EntmaxTransformerLanguageModel)
         prefix = " ".join((data / "test.bpe.en").read_text(encoding="utf-8").split()[:3])
-        written = hub.sample(prefix, beam=2, max_len_b=15)
+        written = interface.sample(prefix, beam=2, max_len_b=15)
         assert written.startswith(prefix)
-        scored = hub.score(prefix)
+        scored = interface.score(prefix)
         assert scored["positional_scores"].shape == (3,)
         assert (scored["positional_scores"] < 0).all()
-    tokens = hub.encode(prefix)
+    tokens = interface.encode(prefix)
     with torch.no_grad():
-        read = torch.cat([tokens.new_tensor([hub.tgt_dict.eos()]), tokens[:-1]])
-        logits, _ = hub.models[0](read[None])
+        read = torch.cat([tokens.new_tensor([interface.tgt_dict.eos()]), tokens[:-1]])
+        logits, _ = interface.models[0](read[None])
     expected = logits.log_softmax(-1)[0].gather(1, tokens[:, None])[:, 0]
     torch.testing.assert_close(scored["positional_scores"], expected[: len(scored["tokens"])])
 
@@ -112,8 +108,7 @@ def test_yaml_and_command_line_options_train_the_same_model(text, tmp_path):
     options = ["--attn-mapping=entmax,sparsemax", "--decoder-learned-pos", "--max-update=4"]
     train(text, tmp_path / "command", *options)
     ours, expected = weights(path), weights(tmp_path / "command" / "checkpoint_last.pt")
-    assert ours.keys() == expected.keys()
-    assert all(torch.equal(ours[name], value) for name, value in expected.items())
+    torch.testing.assert_close(ours, expected, atol=0, rtol=0)
     assert ours["decoder.embed_positions.weight"].size(0) == 128 + 2  # --tokens-per-sample
     record = read_record(tmp_path / "saved" / "alpha.jsonl")[-1]
     assert list(record["alpha"]) == ["decoder-self"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import json
-import lzma
 import os
 import re
 import shutil
@@ -16,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import preloaded
-from tests.commands import CORPUS
-from tests.examples.miniatures import lines
+from tests.examples.miniatures import corpus, lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
@@ -67,10 +64,8 @@ def walked(tmp_path_factory):
         real = shutil.which(name, path=path)
         (wrappers / name).write_text(f"#!/bin/sh\nexec {real} {arguments}\n")
         (wrappers / name).chmod(0o755)
-    with lzma.open(CORPUS, "rt", encoding="utf-8", newline="") as file:
-        verses = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::EVERY]
-    for language, column in (("es", 3), ("en", 4)):
-        text = "".join(f"{verse[column].strip()}\n" for verse in verses)
+    for side, language in enumerate(("es", "en")):
+        text = "".join(f"{verse[side]}\n" for verse in corpus()[::EVERY])
         (folder / f"corpus.{language}").write_text(text, encoding="utf-8")
     return folder, run("\n".join(BLOCKS), folder, folder).stdout
 

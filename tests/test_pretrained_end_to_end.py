@@ -8,7 +8,7 @@ from fairseq_entmax.analysis import AttentionRecorder
 from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import EntmaxBARTModel, EntmaxRobertaModel
 from fairseq_entmax.models.checkpoint_model import read_model
-from tests.commands import SIZE, SMALL_MODEL, USER_DIR, hypotheses, logged, run
+from tests.commands import SIZE, SMALL_MODEL, USER_DIR, hub, hypotheses, logged, run
 
 SIZES = [f"--encoder-{name}={size}" for name, size in SIZE.items()]
 TRAINING = [
@@ -16,12 +16,8 @@ TRAINING = [
     *("--required-batch-size-multiple=1", "--num-workers=0", "--no-epoch-checkpoints"),
     *("--log-format=json", "--log-interval=1", "--max-positions=256"),
 ]
-MASKED = [
-    "--task=masked_lm",
-    "--criterion=masked_lm",
-    "--sample-break-mode=eos",
-    "--tokens-per-sample=256",
-]
+MASKED = ["--task=masked_lm", "--criterion=masked_lm"]
+MASKED += ["--sample-break-mode=eos", "--tokens-per-sample=256"]
 CLASSES = [
     *("--task=sentence_prediction", "--num-classes=2", "--init-token=0", "--separator-token=2"),
     *("--max-positions=256", "--batch-size=32"),
@@ -102,26 +98,24 @@ def test_heads_are_pruned_with_the_masked_language_model_loss(text, roberta, tmp
     assert sum(read_model(str(small)).options.heads["encoder-self"]) == 5
 
 
-def hub(model_class, checkpoint, data, bpe):
-    settings = {"bpe": "sentencepiece", "sentencepiece_model": str(bpe), "user_dir": str(USER_DIR)}
-    return model_class.from_pretrained(
-        str(checkpoint.parent), checkpoint.name, str(data), **settings
-    )
+def with_bpe(model_class, checkpoint, folder, data):
+    bpe = {"bpe": "sentencepiece", "sentencepiece_model": f"{data}/bpe.model"}
+    return hub(model_class, checkpoint, folder, **bpe).eval()
 
 
 def test_the_hub_interface_fills_masks_and_classifies_as_fairseqs(
     text, labelled, data, roberta, tuned, tmp_path
 ):
     train(text, tmp_path, "entmax_roberta", *SIZES, *MASKED, *SOFTMAX, f"--finetune-from-model={roberta}", "--max-update=1", "--lr=0")  # fmt: skip
-    ours = hub(EntmaxRobertaModel, tmp_path / "checkpoint_last.pt", text, data / "bpe.model").eval()
-    stock = hub(RobertaModel, roberta, text, data / "bpe.model").eval()
+    ours = with_bpe(EntmaxRobertaModel, tmp_path / "checkpoint_last.pt", text, data)
+    stock = with_bpe(RobertaModel, roberta, text, data)
     assert isinstance(ours.model, EntmaxRobertaModel)
     assert not isinstance(stock.model, EntmaxRobertaModel)
     tokens = ours.encode("And God said, Let there be light")
     assert torch.equal(ours.extract_features(tokens), stock.extract_features(tokens))
     masked = "And God <mask> , Let there be light"
     assert ours.fill_mask(masked) == stock.fill_mask(masked)
-    classifier = hub(EntmaxRobertaModel, tuned, labelled, data / "bpe.model").eval()
+    classifier = with_bpe(EntmaxRobertaModel, tuned, labelled, data)
     assert classifier.predict(HEAD, tokens).exp().sum().item() == pytest.approx(1)
     with AttentionRecorder(classifier) as recorder:
         classifier.predict(HEAD, tokens)
@@ -134,7 +128,7 @@ def test_a_tuned_roberta_is_pruned_and_trained_further(labelled, data, tuned, tm
     heads = read_model(str(small)).options.heads
     assert sum(heads["encoder-self"]) == 3
     predicted = [
-        (one := hub(EntmaxRobertaModel, path, labelled, data / "bpe.model").eval()).predict(
+        (one := with_bpe(EntmaxRobertaModel, path, labelled, data)).predict(
             HEAD, one.encode("And God said, Let there be light")
         )
         for path in (tuned, small)
@@ -196,15 +190,9 @@ def test_a_stock_bart_is_fine_tuned_sparse_pruned_and_used_in_the_hub(text, data
     options = [f"--user-dir={USER_DIR}", f"--path={small}", "--beam=2", "--max-len-b=12"]
     predicted = run("fairseq-generate", data / "bin", "--gen-subset=test", *options)
     assert len(hypotheses(predicted.stdout)) == 24
-    run(
-        "fairseq-entmax",
-        "analyze",
-        data / "bin",
-        f"--path={small}",
-        f"--output={tmp_path}/a",
-        "--cpu",
-    )
-    spoken = hub(EntmaxBARTModel, small, data / "bin", data / "bpe.model").eval()
+    analysed = [data / "bin", f"--path={small}", f"--output={tmp_path}/a", "--cpu"]
+    run("fairseq-entmax", "analyze", *analysed)
+    spoken = with_bpe(EntmaxBARTModel, small, data / "bin", data)
     assert isinstance(spoken.model, EntmaxBARTModel)
     (written,) = spoken.sample(["En el principio"], beam=2, max_len_b=12)
     assert spoken.decode(spoken.encode("En el principio")) == "En el principio"

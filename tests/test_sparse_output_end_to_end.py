@@ -8,7 +8,7 @@ import torch
 
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.checkpoint_model import read_model
-from tests.commands import SIZES, USER_DIR, generate, hypotheses, logged, run, train
+from tests.commands import SIZES, USER_DIR, generate, hub, hypotheses, logged, run, train
 
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5", "--label-smoothing=0"]
 # An output with many zeros
@@ -54,12 +54,10 @@ def test_interactive_and_python_take_the_sparse_output_from_the_checkpoint(data,
     options = [f"--user-dir={USER_DIR}", f"--path={sparse[0]}", "--beam=3", "--max-len-b=8"]
     result = run("fairseq-interactive", data / "bin", SHARP, *options, stdin="".join(lines))
     assert [int(total) for _, total in EXACT.findall(result.stdout + result.stderr)] == [3]
-    hub = EntmaxTransformerModel.from_pretrained(
-        str(sparse[0].parent), sparse[0].name, data_name_or_path=str(data / "bin")
-    )
-    (best, *_) = hub.generate(hub.binarize(lines[0]), beam=3, max_len_b=2)
+    interface = hub(EntmaxTransformerModel, sparse[0], data / "bin")
+    (best, *_) = interface.generate(interface.binarize(lines[0]), beam=3, max_len_b=2)
     assert best.keys() >= {"exact_search", "unfinished"}
-    (model,) = hub.models
+    (model,) = interface.models
     with torch.no_grad():
         words = torch.tensor([[5, 6, 2]])
         probs = model.get_normalized_probs(model(words, torch.tensor([3]), words), False)

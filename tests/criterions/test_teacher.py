@@ -8,7 +8,6 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.teacher import Teacher
-from tests.commands import as_command
 from tests.language_models import build_text_model
 from tests.pruning.test_surgery import state_of
 from tests.support import build_model, build_roberta, classification_task, sample, tiny_task
@@ -175,17 +174,14 @@ def test_a_teacher_takes_the_students_precision(tmp_path):
 
 
 @pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
-def test_an_error_in_loading_a_teacher_names_it(arch, tmp_path, monkeypatch, capsys):
+def test_an_error_in_loading_a_teacher_names_it(arch, tmp_path, stopped):
     state = torch.load(written(tmp_path, build_model(arch), arch))
     for name, value in state["model"].items():
         if "embed_tokens" in name:  # of another dictionary
             state["model"][name] = torch.cat([value, value])
     path = str(tmp_path / "other.pt")
     torch.save(state, path)
-    as_command(monkeypatch)
-    with pytest.raises(SystemExit):
-        make_trainer(build_model(teacher=path))
-    error = capsys.readouterr().err
+    _, error = stopped(lambda: make_trainer(build_model(teacher=path)))
     assert error.startswith(f"fairseq-train: error: --teacher {path} cannot be loaded: ")
     assert "size mismatch for encoder.embed_tokens.weight" in error
     assert error.count("\n") == 1

@@ -41,13 +41,17 @@ def in_language(text: str, language: str) -> str:
     return text.translate(ALPHABETS.get(language, {}))
 
 
-def verses(number: int) -> list[tuple[str, str]]:
-    """Short (Spanish, English) verses from all over the corpus, without repetitions."""
+def corpus() -> list[tuple[str, str]]:
+    """Every (Spanish, English) verse of the shipped corpus."""
     with lzma.open(CORPUS, "rt", encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    short = [row for row in rows[::7] if len(row[3]) < 110 and len(row[4]) < 110]
-    once = dict.fromkeys((row[3].strip(), row[4].strip()) for row in short)
-    return list(once)[:number]
+        rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(row[3].strip(), row[4].strip()) for row in rows]
+
+
+def verses(number: int) -> list[tuple[str, str]]:
+    """Short verses from all over the corpus, without repetitions."""
+    short = [pair for pair in corpus()[::7] if max(map(len, pair)) < 110]
+    return list(dict.fromkeys(short))[:number]
 
 
 class Texts:

@@ -20,7 +20,6 @@ from fairseq_entmax import command_errors, compat, kernels
 from fairseq_entmax.fairseq_patches import atomic_copies, error_sentences, installing
 from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
-from tests.commands import as_command
 from tests.support import batch, build_model
 from tests.training import make_trainer, save, train
 
@@ -43,15 +42,13 @@ def test_updates_are_counted_by_the_last_trainer_of_our_models_while_it_lives():
     assert first.get_num_updates() == 2  # it lives
 
 
-def test_a_model_that_does_not_suit_the_criterion_is_refused_before_training(monkeypatch, capsys):
+def test_a_model_that_does_not_suit_the_criterion_is_refused_before_training(stopped):
     sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
     for model in (build_model(), build_model("transformer")):
         with pytest.raises(ValueError, match=sentence):
             make_trainer(model, GATED, "--l0-weight=0.1")
-    as_command(monkeypatch, "fairseq-hydra-train")
-    with pytest.raises(SystemExit):
-        make_trainer(model, GATED, "--l0-weight=0.1")
-    assert sentence in capsys.readouterr().err
+    given = (make_trainer, model, GATED, "--l0-weight=0.1")
+    assert sentence in stopped(*given, command="fairseq-hydra-train")[1]
 
 
 @pytest.mark.parametrize(("code", "expected"), [(2, SystemExit), (1, ProcessExitedException)])
@@ -106,7 +103,7 @@ def test_a_stock_checkpoints_optimizer_state_is_restored_in_a_grown_model(precis
 
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
-    is_training, monkeypatch, capsys, tmp_path
+    is_training, monkeypatch, stopped, tmp_path
 ):
     # fairseq saves the model of an interrupted training here
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
@@ -114,43 +111,34 @@ def test_a_missing_kernel_gives_a_one_line_error_in_training_and_validation(
     monkeypatch.setattr(kernels, "_usable", kernels._usable.__wrapped__)  # without the cache
     native = kernels.KERNELS[kernels.NATIVE]._replace(missing=lambda _: "there is no C compiler")
     monkeypatch.setitem(kernels.KERNELS, kernels.NATIVE, native)
-    as_command(monkeypatch)
-    with pytest.raises(SystemExit) as stop:
-        train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
-    assert stop.value.code == command_errors.STOPPED
+    run = (train, trainer) if is_training else (trainer.valid_step, batch([9, 7], [6, 8]))
+    status, error = stopped(*run)
+    assert status == command_errors.STOPPED
     sentence = "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"
-    assert capsys.readouterr().err.startswith(f"fairseq-train: error: {sentence}")
+    assert error.startswith(f"fairseq-train: error: {sentence}")
 
 
 @pytest.mark.parametrize(
     "change", [error_sentences.end_processes, error_sentences.stop_without_kernel]
 )
-def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, monkeypatch, capsys):
+def test_a_failing_compiler_gives_a_one_line_error_in_every_command(change, stopped):
     def main(cfg):
         assert cfg == 3
         raise CannotBuild("the compiler cc failed")
 
-    as_command(monkeypatch)
-    with pytest.raises(SystemExit) as stop:
-        change(main, 3)
-    assert stop.value.code == command_errors.STOPPED
-    assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
+    sentence = "fairseq-train: error: the compiler cc failed\n"
+    assert stopped(change, main, 3) == (command_errors.STOPPED, sentence)
     assert change(lambda cfg: cfg, 4) == 4
 
 
-def test_resuming_gates_with_another_criterion_is_refused_in_one_line(
-    monkeypatch, tmp_path, capsys
-):
+def test_resuming_gates_with_another_criterion_is_refused_in_one_line(tmp_path, stopped):
     gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
     train(gated)
     path = save(gated, tmp_path / "gated.pt")
     other = make_trainer(build_model(head_gates="cross"))
     with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
         other.load_checkpoint(path)
-    as_command(monkeypatch)
-    with pytest.raises(SystemExit):
-        other.load_checkpoint(path)
-    line = capsys.readouterr().err.splitlines()[-1]
+    line = stopped(other.load_checkpoint, path)[1].splitlines()[-1]
     assert line.startswith(f"fairseq-train: error: {path} was trained with the criterion Cross")
     assert "and this training has CrossEntropyCriterion" in line
     assert "continue with --reset-optimizer" in line

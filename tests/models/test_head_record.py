@@ -7,44 +7,33 @@ import pytest
 import torch
 from fairseq.logging import metrics
 
-from fairseq_entmax import compat
 from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.head_records import read_record
 from fairseq_entmax.models import head_record
-from tests.commands import as_command
 from tests.support import batch, build_model
 
 
-@pytest.fixture
-def trainer(monkeypatch):
-    """A stand-in for fairseq's trainer that counts updates."""
+def step(trainer, model):
+    """One training step, after which every logit is larger by 0.01."""
+    model.train()
+    model.set_num_updates(trainer.updates)
+    model(**batch([4, 3], [3, 4])["net_input"])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.01)
+    trainer.updates += 1
 
-    class Trainer:
-        updates = 0
 
-        def step(self, model):
-            """One training step, after which every logit is larger by 0.01."""
-            model.train()
-            model.set_num_updates(self.updates)
-            model(**batch([4, 3], [3, 4])["net_input"])
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter.add_(0.01)
-            self.updates += 1
+def validate(model):
+    model.eval()
+    model(**batch([4, 3], [3, 4])["net_input"])
 
-        def validate(self, model):
-            model.eval()
-            model(**batch([4, 3], [3, 4])["net_input"])
 
-        def logged(self, model):
-            model.set_num_updates(0)
-            with metrics.aggregate(new_root=True) as meters:
-                self.validate(model)
-                return meters.get_smoothed_values()
-
-    trainer = Trainer()
-    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
-    return trainer
+def logged_by(model):
+    model.set_num_updates(0)
+    with metrics.aggregate(new_root=True) as meters:
+        validate(model)
+        return meters.get_smoothed_values()
 
 
 def updates(path):
@@ -55,7 +44,7 @@ def test_a_line_has_the_number_of_updates_and_the_alpha_of_every_head(tmp_path, 
     # A new training in an old folder starts a new record
     for start in (1.3, 1.5):
         trainer.updates = 0
-        trainer.step(build_model(save_dir=str(tmp_path), alpha_init=start))
+        step(trainer, build_model(save_dir=str(tmp_path), alpha_init=start))
         lines = (tmp_path / "alpha.jsonl").read_text().splitlines()
         layers = {"0": [start] * 4, "1": [start] * 4}
         alphas = dict.fromkeys(("encoder-self", "decoder-self", "cross"), layers)
@@ -64,23 +53,23 @@ def test_a_line_has_the_number_of_updates_and_the_alpha_of_every_head(tmp_path, 
 
 def test_lines_are_written_at_the_interval_and_at_each_validation(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
-    for step in range(10):
-        trainer.step(model)
-        if step == 4:
+    for number in range(10):
+        step(trainer, model)
+        if number == 4:
             checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
-            trainer.validate(model)
-            trainer.validate(model)
-    trainer.validate(model)
+            validate(model)
+            validate(model)
+    validate(model)
     assert updates(tmp_path) == [0, 4, 5, 8, 10]
     # The checkpoint's line is kept when training resumes from it
     trainer.updates = 5
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
     model.load_state_dict(checkpoint)
-    trainer.step(model)
+    step(trainer, model)
     assert updates(tmp_path) == [0, 4, 5]
     # A process that resumes and stops before its first line still removes stale lines
     trainer.updates = 5
-    trainer.step(build_model(save_dir=str(tmp_path), alpha_log_interval=4))
+    step(trainer, build_model(save_dir=str(tmp_path), alpha_log_interval=4))
     assert updates(tmp_path) == [0, 4]
 
 
@@ -89,15 +78,15 @@ def test_a_restart_leaves_no_gap_and_no_repetition(tmp_path, trainer, start):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     model = build_model(save_dir=str(straight), alpha_log_interval=2)
     for _ in range(9):
-        trainer.step(model)
-    trainer.validate(model)
+        step(trainer, model)
+    validate(model)
 
     trainer.updates = 0
     model = build_model(save_dir=str(broken), alpha_log_interval=2)
-    for step in range(7):
-        if step == start:
+    for number in range(7):
+        if number == start:
             checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
-        trainer.step(model)
+        step(trainer, model)
     # stopped after 7 updates while writing a line, with an earlier checkpoint
     with (broken / "alpha.jsonl").open("a") as file:
         file.write('{"update": 8, "alpha": {"enc')
@@ -105,20 +94,20 @@ def test_a_restart_leaves_no_gap_and_no_repetition(tmp_path, trainer, start):
     model = build_model(save_dir=str(broken), alpha_log_interval=2, seed=7)
     model.load_state_dict(checkpoint)
     for _ in range(9 - start):
-        trainer.step(model)
-    trainer.validate(model)
+        step(trainer, model)
+    validate(model)
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
 
 
 def test_nothing_is_written_where_nothing_has_to_be_recorded(tmp_path, trainer, monkeypatch):
     for options in ({"alpha_log_interval": 0}, {"no_save": True}, {"attn_mapping": "entmax15"}):
         model = build_model(save_dir=str(tmp_path), **options)
-        trainer.step(model)
-        trainer.validate(model)
+        step(trainer, model)
+        validate(model)
     model = build_model(save_dir=str(tmp_path))
-    trainer.validate(model.train())  # outside of training
+    validate(model.train())  # outside of training
     monkeypatch.setattr(head_record.distributed_utils, "get_global_rank", lambda: 1)
-    trainer.step(model)
+    step(trainer, model)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -128,7 +117,7 @@ def test_the_log_has_mean_minimum_and_maximum_of_each_attention(trainer):
     with torch.no_grad():
         for _, _, module in attention_modules(model):
             module.mapping.alpha_logit.copy_(logits)
-    logged, alphas = trainer.logged(model), 1 + torch.sigmoid(logits)
+    logged, alphas = logged_by(model), 1 + torch.sigmoid(logits)
     for attention in ("encoder_self", "decoder_self", "cross"):
         for name in ("mean", "min", "max"):
             expected = getattr(alphas, name)().item()
@@ -140,7 +129,7 @@ APART = {"attn_mapping": "sqpnormmax:p=learned|entmax:tv=learned*2|softmax", "al
 
 def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), **APART)
-    trainer.step(model)
+    step(trainer, model)
     first = {}
     for name in ("alpha", "tv", "p"):
         (record,) = read_record(tmp_path / f"{name}.jsonl", name)
@@ -152,7 +141,7 @@ def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path,
     }
     assert "NaN" not in (tmp_path / "tv.jsonl").read_text()
     model = build_model(**APART)
-    logged = trainer.logged(model)
+    logged = logged_by(model)
     found = {name: logged[f"{name}_cross_mean"] for name in ("alpha", "tv", "p")}
     assert found == pytest.approx({"alpha": 1.5, "tv": 0.1, "p": 1.5}, abs=1e-4)
     assert logged["alpha_cross_min"] == pytest.approx(1.5, abs=1e-4)  # softmax stays at 1
@@ -160,7 +149,7 @@ def test_missing_values_are_null_in_the_record_and_left_out_of_the_log(tmp_path,
     # A value that became NaN is not treated as missing
     with torch.no_grad():
         model.decoder.layers[0].encoder_attn.mapping.parts[1].raw_tv[0] = torch.nan
-    assert math.isnan(trainer.logged(model)["tv_cross_mean"])
+    assert math.isnan(logged_by(model)["tv_cross_mean"])
 
 
 @pytest.mark.parametrize(
@@ -181,10 +170,7 @@ def test_a_malformed_line_is_reported_with_its_number(tmp_path, line):
         read_record(path)
 
 
-def test_a_damaged_record_stops_training_in_one_line(tmp_path, trainer, monkeypatch, capsys):
+def test_a_damaged_record_stops_training_in_one_line(tmp_path, trainer, stopped):
     (tmp_path / "alpha.jsonl").write_text("nonsense\nmore\n")
-    as_command(monkeypatch)
-    with pytest.raises(SystemExit):
-        trainer.step(build_model(save_dir=str(tmp_path)))
-    output = capsys.readouterr().err
+    _, output = stopped(step, trainer, build_model(save_dir=str(tmp_path)))
     assert "alpha.jsonl, line 1: not a line of alpha.jsonl; move it away, or give another" in output

@@ -10,7 +10,7 @@ import torch
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.fairseq_patches.installing import LOADING
 from fairseq_entmax.fairseq_patches.literals import read_literal
-from tests.commands import USER_DIR, run
+from tests.commands import USER_DIR, refusal_of, run
 from tests.security import corpus, load_paths
 from tests.security.harmless import LANGUAGES
 
@@ -100,10 +100,8 @@ def test_a_command_of_fairseq_refuses_a_malicious_checkpoint_in_one_line(
     mark = tmp_path / "mark"
     path = corpus.write(SLICE[command], good_state, tmp_path, mark)
     result = load_paths.command(command, path, attack_data, good_file)
-    assert result.returncode == 2, result.stderr[-2000:]
-    last = result.stderr.strip().splitlines()[-1]
+    last = refusal_of(result)
     assert "error: refused to load" in last or "is not a plain value" in last
-    assert "Traceback" not in result.stderr
     assert not any(advice in result.stdout + result.stderr for advice in ADVICE)
     assert not mark.exists()
 
@@ -115,7 +113,4 @@ def test_code_in_a_command_line_option_is_refused_in_one_line(attack_data, tmp_p
         *(*LANGUAGES, "--max-tokens=400", f"--save-dir={tmp_path}", f"--user-dir={USER_DIR}"),
         check=False,
     )
-    assert result.returncode == 2, result.stderr[-2000:]
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"fairseq-train: error: {code!r} is not a plain value")
-    assert "Traceback" not in result.stderr
+    assert refusal_of(result).startswith(f"fairseq-train: error: {code!r} is not a plain value")
