@@ -10,7 +10,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.config import add_arguments
-from fairseq_entmax.pruning import prune_state
+from fairseq_entmax.pruning import Head, parse_heads, prune_state
 from tests.pruning.test_surgery import logits, rebuilt, shapes, state_of, trained, without
 from tests.support import build_model
 
@@ -112,15 +112,14 @@ def test_overwrite_replaces_an_existing_output(folder, capsys):
     assert before != after
 
 
-def test_a_checkpoint_before_its_decision_is_pruned_only_with_undecided(folder, capsys):
+def test_a_checkpoint_before_its_decision_is_pruned_only_with_undecided(folder, refused):
     gated = trained(**GATED)
     gated.pruning_state.set_updates(41)
     state = state_of(gated, **GATED)
     state["cfg"]["criterion"] = {"_name": GATED_CRITERION, "target_heads": "3"}
     torch.save(state, folder / "early.pt")
-    assert prune(folder, "@early.pt", "--output", "@small.pt") == 1
+    output = refused(prune, folder, "@early.pt", "--output", "@small.pt")
     message = "early.pt is from update 41 of a training with --target-heads 3, which had not yet"
-    output = capsys.readouterr().err
     assert message in output
     assert "--undecided" in output
     assert not (folder / "small.pt").exists()
@@ -170,15 +169,12 @@ SAME = ["--output", "@cut.pt", "--evidence", "@cut.pt"]
         (["@plain.pt", *OUTPUT, "--keep", "4", "--by", "gates"], ["no gate on encoder-self:0.0"]),
     ],
 )
-def test_an_error_is_one_line_and_changes_no_file(folder, arguments, messages, capsys):
+def test_an_error_is_one_line_and_changes_no_file(folder, arguments, messages, refused):
     whole = (folder / "gated.pt").read_bytes()
     (folder / "cut.pt").write_bytes(whole[: len(whole) // 2])
     before = contents(folder)
-    assert prune(folder, *arguments) == 1
-    printed, error = capsys.readouterr()
-    assert printed == ""
+    error = refused(prune, folder, *arguments)
     assert error.startswith("fairseq-entmax prune: ")
-    assert error.count("\n") == 1
     for message in messages:
         assert message in error
     assert contents(folder) == before
@@ -209,13 +205,51 @@ def test_an_interrupted_write_changes_no_file(folder, name, monkeypatch):
     assert contents(folder) == before
 
 
-def test_a_full_disk_is_reported_and_changes_no_file(folder, capsys, monkeypatch):
+def test_a_full_disk_is_reported_and_changes_no_file(folder, refused, monkeypatch):
     before = contents(folder)
 
     def save(state, file):
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
     monkeypatch.setattr(torch, "save", save)
-    assert prune(folder, "@gated.pt", "--output", "@small.pt") == 1
-    assert "small.pt, nothing was changed: PytorchStreamWriter" in capsys.readouterr().err
+    error = refused(prune, folder, "@gated.pt", "--output", "@small.pt")
+    assert "small.pt, nothing was changed: PytorchStreamWriter" in error
     assert contents(folder) == before
+
+
+# -- how --heads names heads -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cross:0.0", {("cross", 0, 0)}),
+        (
+            "encoder-self:0.3,0.5;cross:2.1",
+            {("encoder-self", 0, 3), ("encoder-self", 0, 5), ("cross", 2, 1)},
+        ),
+        (" decoder-self : 1.2 , 11.07 ", {("decoder-self", 1, 2), ("decoder-self", 11, 7)}),
+        ("cross:0.1;cross:1.0", {("cross", 0, 1), ("cross", 1, 0)}),
+    ],
+)
+def test_heads_are_named_by_attention_layer_and_number(text, expected):
+    heads = {Head(*head) for head in expected}
+    assert parse_heads(text) == heads
+    assert parse_heads(";".join(map(str, heads))) == heads
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0.3", "self:0.3", "cross:3", "cross:0.1,", "cross:0.-1", "cross:0.²", "cross:0.1.2"],
+)
+def test_a_text_that_names_no_heads_is_refused_with_the_format(text):
+    message = (
+        rf"'{re.escape(text)}' does not name heads: write .*encoder-self, decoder-self, cross, such"
+    )
+    with pytest.raises(ValueError, match=message):
+        parse_heads(text)
+
+
+def test_a_head_that_is_named_twice_is_refused():
+    with pytest.raises(ValueError, match=r"the head cross:0\.1 is named twice"):
+        parse_heads("cross:0.1;encoder-self:0.1;cross:00.01")

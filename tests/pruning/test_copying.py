@@ -1,11 +1,10 @@
 """Pruned models that copy keep the same copy heads, or pruning is refused."""
 
 import shlex
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax.cli import main
@@ -24,7 +23,7 @@ from tests.pruning.test_surgery import (
     state_of,
     translations,
 )
-from tests.support import TINY, build_model, tiny_task
+from tests.support import build_model, built, settings_of
 
 ARCH = "entmax_copy_transformer"
 
@@ -96,12 +95,11 @@ def test_gates_of_copy_heads_alone_stay_open_whatever_the_checkpoint_says():
     ("copy_heads", "heads", "named"),
     [("0", "cross:1.0", "cross:1.0"), ("0,1,3", "cross:1.1,1.2,1.3", "cross:1.1, cross:1.3")],
 )
-def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, capsys):
+def test_removing_a_copy_head_is_refused(copy_heads, heads, named, tmp_path, capsys, refused):
     path, options = str(tmp_path / "whole.pt"), {"arch": ARCH, "copy_heads": copy_heads}
     torch.save(state_of(build_model(**options), **options), path)
     output = ["--output", str(tmp_path / "small.pt")]
-    assert main(["prune", path, "--heads", heads, *output]) == 1
-    error = capsys.readouterr().err
+    error = refused(main, ["prune", path, "--heads", heads, *output])
     assert f"copies with {named}, without which its copy distribution would change" in error
     assert "leave copy heads out of --heads" in error
     assert main(["prune", path, "--heads", "cross:1.2", *output, "--print-config"]) == 0
@@ -124,15 +122,12 @@ def pruned_file(tmp_path_factory):
 def started(path, tmp_path, arch=ARCH, yaml=False, **options):
     """The model of a training that starts from the checkpoint."""
     start = {"save_dir": str(tmp_path / "new"), "finetune_from_model": str(path)}
-    given = {"arch": arch, "attn_mapping": "entmax", **TINY, **options}
-    args = Namespace(**given, **start)
-    ARCH_CONFIG_REGISTRY[arch](args)
+    args = settings_of(arch, **{"attn_mapping": "entmax", **options}, **start)
     if yaml:
-        values = {**vars(args), "_name": arch}
-        args = OmegaConf.create({"model": values, "checkpoint": start}).model
-    model = ARCH_MODEL_REGISTRY[arch].build_model(args, tiny_task())
+        args = OmegaConf.create({"model": vars(args), "checkpoint": start}).model
+    model = built(args)
     model.load_state_dict(torch.load(path)["model"])
-    return model.eval()
+    return model
 
 
 @pytest.mark.parametrize("yaml", [False, True])

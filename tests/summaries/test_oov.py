@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq_entmax.cli import main
 from fairseq_entmax.summaries import oov
 from fairseq_entmax.summaries.oov import Vocabulary, read_vocabulary
-from tests.summaries.texts import printed, refused, written
+from tests.summaries.texts import printed, written
 
 # "zebra" is unknown in sentence 0, "emu" and "zebra" in sentence 1
 SOURCE = "the cat saw zebra\nthe emu saw a zebra\nthe cat\n"
@@ -82,18 +82,17 @@ def test_random_texts_are_marked_by_the_definition(tmp_path, capsys):
         ]
 
 
-def test_the_dictionary_has_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys):
+def test_the_dictionary_has_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys, refused):
     files = written(tmp_path, one="b <unk> a <s> c\nc rare\n", two="c b a\n")
     output = str(tmp_path / "dict")
     words = ["oov", "vocabulary", "--text", files["one"], files["two"], "--words=3", "--markers=2"]
-    assert main([*words, "--output", output]) == 0
+    words += ["--output", output]
+    assert main(words) == 0
     assert "3 of 4 words (87.50% of the text) and 2 markers" in capsys.readouterr().out
     symbols = Dictionary.load(output).symbols
     assert symbols[4:] == ["c", "a", "b", "<unk-0>", "<unk-1>"]
     assert read_vocabulary(output) == Vocabulary(oov.SPECIAL | {"a", "b", "c"}, 2)
-    assert "which exists: give another name, or --over" in refused(
-        capsys, *words, "--output", output
-    )
+    assert "which exists: give another name, or --over" in refused(main, words)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +164,10 @@ def test_a_detokenised_source_is_recognised(files, tmp_path):
     ],
 )
 def test_restoring_unrelated_files_gives_a_one_line_error(
-    files, tmp_path, capsys, changed, message
+    files, tmp_path, refused, changed, message
 ):
     files |= written(tmp_path, **changed)
-    assert re.search(message, refused(capsys, *restore_words(files, tmp_path)))
+    assert re.search(message, refused(main, restore_words(files, tmp_path)))
     assert not (tmp_path / "out").exists()
 
 
@@ -186,11 +185,11 @@ def test_restoring_unrelated_files_gives_a_one_line_error(
         (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which is a marker"),
     ],
 )
-def test_marking_unrelated_files_gives_a_one_line_error(files, tmp_path, capsys, options, message):
+def test_marking_unrelated_files_gives_a_one_line_error(files, tmp_path, refused, options, message):
     files |= written(tmp_path, marked="a\nb <unk-3>\nc")
     names = {**files, "t": tmp_path / "t", "s": tmp_path / "s"}
     words = ["oov", "mark", "--source", files["source"], "--vocab", files["dict"]]
     words += ["--output-source", str(tmp_path / "s")]
-    error = refused(capsys, *words, *(option.format(**names) for option in options))
+    error = refused(main, [*words, *(option.format(**names) for option in options)])
     assert re.search(message, error), error
     assert not list(tmp_path.glob("[st]"))

@@ -1,7 +1,5 @@
 """Small texts, and the output of fairseq-generate."""
 
-from fairseq_entmax.cli import main
-
 LOG = "2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading model(s)\n"
 
 
@@ -25,12 +23,3 @@ def written(folder, **texts):
         (folder / name).write_text(text, encoding="utf-8")
         paths[name] = str(folder / name)
     return paths
-
-
-def refused(capsys, *words):
-    """The one-line error with which the command refuses."""
-    capsys.readouterr()
-    assert main([str(word) for word in words]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1, error
-    return error

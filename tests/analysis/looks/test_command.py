@@ -11,6 +11,7 @@ from fairseq_entmax.analysis import look
 from fairseq_entmax.analysis.document.maps import decode_weights
 from fairseq_entmax.analysis.looks import page
 from fairseq_entmax.analysis.looks.look import of_checkpoint
+from tests.analysis.report.test_page import embedded
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,7 @@ def given(tiny):
     return tiny / "plain.pt", "--data", tiny / "bin", "--cpu"
 
 
-def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, capsys):
+def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, capsys, refused):
     output = tmp_path / "look.html"
     command = (*given, "--text", CUT, "--max-len-b", 6, "--words", "--output", output)
     assert run(*command) == 0
@@ -35,13 +36,11 @@ def test_links_are_printed_and_a_page_with_words_is_written(given, tmp_path, cap
     assert "note: translated by beam search of 5" in out
     assert re.search(r"^cross, mean of 8 heads in 2 layers:$", out, re.MULTILINE)
     assert "w3w4w6" in out
-    html = output.read_text(encoding="utf-8")
-    data = json.loads(re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)[1])
+    data = embedded(output.read_text(encoding="utf-8"))
     assert data["sentences"][0]["source"] == ["w1w2", "w3w4w6", "</s>"]
     assert data["chosen"].startswith("These are your own sentences")
     assert not any(head["roles"] for layer in data["layers"] for head in layer["heads"])
-    assert run(*command) == 1
-    assert "exists: give another name, or --overwrite" in capsys.readouterr().err
+    assert "exists: give another name, or --overwrite" in refused(run, *command)
     assert run(*command, "--overwrite") == 0
 
 
@@ -50,9 +49,8 @@ def test_json_has_every_weight(given, capsys):
     (sentence,) = json.loads(capsys.readouterr().out)["sentences"]
     expected = look(str(given[0]), CUT, CUT, data=str(given[2]))
     assert sentence["tokens"] == expected.tokens
-    for name, layers in expected.attention.items():
-        for own, weights in zip(sentence["attention"][name], layers, strict=True):
-            assert torch.equal(torch.tensor(own), weights)
+    found = {name: [*map(torch.tensor, own)] for name, own in sentence["attention"].items()}
+    torch.testing.assert_close(found, expected.attention, atol=0, rtol=0)
 
 
 def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
@@ -108,20 +106,17 @@ def test_write_report_works_in_python_and_for_long_texts(texts, tmp_path):
         (("--text", CUT, "--beam", 0), "--beam got 0: give 1 or more"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_give_a_one_line_error(given, capsys, words, message):
-    assert run(*given, *words) == 1
-    error = capsys.readouterr().err
+def test_wrong_arguments_give_a_one_line_error(given, refused, words, message):
+    error = refused(run, *given, *words)
     assert message in error
     assert error.startswith("fairseq-entmax look: ")
     assert "--path" not in error
-    assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_data_is_refused(tiny, capsys):
+def test_a_missing_checkpoint_or_data_is_refused(tiny, refused):
     for words, message in (
         ([], "give CHECKPOINT first"),
         (["no.pt", "--text", "a"], "there is no checkpoint no.pt"),
         ([tiny / "plain.pt", "--text", "a"], "give --data DATA-BIN"),
     ):
-        assert run(*words) == 1
-        assert message in capsys.readouterr().err
+        assert message in refused(run, *words)

@@ -8,7 +8,7 @@ from fairseq.hub_utils import GeneratorHubInterface
 
 from fairseq_entmax.analysis import load_model, load_task, look, record_attention
 from tests.pruning.test_surgery import state_of, trained
-from tests.support import build_model, marked_task, spread_scores, tiny_task
+from tests.support import build_model, marked_task, search, spread_scores, tiny_task
 
 pytestmark = pytest.mark.slow
 
@@ -58,8 +58,7 @@ def test_weights_are_those_of_one_pass_over_the_sentence(options):
 def test_without_a_translation_the_model_translates_as_in_generation():
     model = spread_scores(build_model(attn_mapping="entmax15"))
     found = look(model, TEXT, task=tiny_task(), beam=3, max_len_b=6)
-    generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=6))
-    best = generator.generate([model], {"net_input": net_input_of(TEXT)})[0][0]["tokens"]
+    (((best, _), *_),) = search(model, {"net_input": net_input_of(TEXT)}, max_len_b=6)
     model.decoder.set_beam_size(1)
     assert found.is_generated
     assert found.target_tokens == [tiny_task().target_dictionary[token] for token in best]
