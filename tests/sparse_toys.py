@@ -17,6 +17,7 @@ from fairseq.models import BaseFairseqModel, FairseqDecoder, FairseqEncoder
 from torch import nn
 
 import fairseq_entmax.models  # noqa: F401 - which patches the search
+from tests.support import dictionary_of
 
 EOS, PAD, UNK = 2, 1, 3
 WORDS = list(range(4, 10))  # words that toys may produce; the dictionary's other words never occur
@@ -25,10 +26,7 @@ NUM_WORDS = 44
 
 @functools.cache
 def toy_dictionary() -> Dictionary:
-    dictionary = Dictionary()
-    for number in range(NUM_WORDS - dictionary.nspecial):
-        dictionary.add_symbol(f"w{number}")
-    return dictionary
+    return dictionary_of(f"w{number}" for number in range(NUM_WORDS - 4))
 
 
 @functools.cache

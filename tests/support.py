@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -42,11 +42,15 @@ TINY: dict[str, Any] = {
 MARKERS = 3
 
 
-def words(markers: int = 0) -> Dictionary:
+def dictionary_of(symbols: Iterable[str]) -> Dictionary:
     dictionary = Dictionary()
-    for name in [f"w{number}" for number in range(20)] + [f"<unk-{n}>" for n in range(markers)]:
-        dictionary.add_symbol(name)
+    for symbol in symbols:
+        dictionary.add_symbol(symbol)
     return dictionary
+
+
+def words(markers: int = 0) -> Dictionary:
+    return dictionary_of([*(f"w{n}" for n in range(20)), *(f"<unk-{n}>" for n in range(markers))])
 
 
 @functools.cache
@@ -61,14 +65,24 @@ def marked_task() -> Any:
     return tiny_task(MARKERS)
 
 
+def settings_of(arch: str = "entmax_transformer", **options: Any) -> Namespace:
+    """The options of a tiny model as fairseq-train saves them."""
+    args = Namespace(arch=arch, _name=arch, **{**TINY, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
+def built(args: Namespace, task: Any = None, seed: int = 1) -> Any:
+    """The model with these options, in evaluation mode."""
+    torch.manual_seed(seed)
+    return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task or tiny_task()).eval()
+
+
 def build_model(
     arch: str = "entmax_transformer", seed: int = 1, task: Any = None, **options: Any
 ) -> Any:
     """A tiny model of an architecture, in evaluation mode."""
-    args = Namespace(arch=arch, **{**TINY, **options})
-    ARCH_CONFIG_REGISTRY[arch](args)
-    torch.manual_seed(seed)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task or tiny_task()).eval()
+    return built(settings_of(arch, **options), task, seed)
 
 
 def spread_scores(model: Any, factor: float = 4.0) -> Any:
@@ -103,22 +117,20 @@ def binarise(prefix: Any, sentences: Sequence[torch.Tensor]) -> None:
     builder.finalize(f"{prefix}.idx")
 
 
+def pair_dataset(*sides: Sequence[torch.Tensor], **options: Any) -> LanguagePairDataset:
+    """A data set of these source and target sentences."""
+    parts: list[Any] = []
+    for sentences in sides:
+        sizes = [len(sentence) for sentence in sentences]
+        parts += [ListDataset(sentences, sizes), sizes, tiny_task().source_dictionary]
+    return LanguagePairDataset(*parts, shuffle=False, **options)
+
+
 def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) -> Any:
     """One batch as fairseq's data loader makes it; sentences come in the order given by length."""
-    dictionary = tiny_task().source_dictionary
-    source = random_sentences(source_lengths, seed=0)
     target = random_sentences(target_lengths, seed=1)
-    dataset = LanguagePairDataset(
-        ListDataset(source, source_lengths),
-        source_lengths,
-        dictionary,
-        ListDataset(target, target_lengths),
-        target_lengths,
-        dictionary,
-        shuffle=False,
-        **options,
-    )
-    return dataset.collater([dataset[index] for index in range(len(source))])
+    dataset = pair_dataset(random_sentences(source_lengths), target, **options)
+    return dataset.collater([dataset[index] for index in range(len(target))])
 
 
 def course(
@@ -149,13 +161,17 @@ def logits(model: Any) -> torch.Tensor:
 
 
 def search(
-    model: Any, sample: Any, task: Any = None, digits: int = 12, **options: Any
+    models: Any, sample: Any, task: Any = None, digits: int = 12, prefix: Any = None, **options: Any
 ) -> list[list[Any]]:
-    """Tokens and score of every hypothesis of a beam search; the default beam is 3."""
+    """Tokens and score of every hypothesis of a beam search by one model or several.
+
+    The default beam is 3; ``prefix`` has the tokens with which the hypotheses have to begin.
+    """
+    models = models if isinstance(models, list) else [models]
     task, settings = task or tiny_task(), {"beam": 3, "max_len_a": 0, "max_len_b": 12, **options}
-    generator = task.build_generator([model], Namespace(**settings))
+    generator = task.build_generator(models, Namespace(**settings))
     torch.manual_seed(0)
-    sentences = task.inference_step(generator, [model], sample)
+    sentences = task.inference_step(generator, models, sample, prefix_tokens=prefix)
     return [
         [(one["tokens"].tolist(), round(one["score"].item(), digits)) for one in hypotheses]
         for hypotheses in sentences
@@ -181,9 +197,7 @@ def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
 
 def classification_task(num_classes: int = 3, **options: Any) -> Any:
     """A text classification task over the words of :func:`tiny_task`."""
-    labels = Dictionary()
-    for number in range(num_classes):
-        labels.add_symbol(f"class{number}")
+    labels = dictionary_of(f"class{number}" for number in range(num_classes))
     config = {
         "num_classes": num_classes,
         "regression_target": False,

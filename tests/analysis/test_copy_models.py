@@ -1,12 +1,10 @@
 """``analyze`` on models that copy words, for references and for generated text."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
 
-from fairseq_entmax import cli
 from fairseq_entmax.analysis import (
     decode_weights,
     document,
@@ -20,10 +18,9 @@ from fairseq_entmax.analysis import (
 )
 from fairseq_entmax.analysis.data.generation import GeneratedDataset
 from fairseq_entmax.analysis.data.tokens import TokenTable
-from fairseq_entmax.attention import attention_modules
 from tests.analysis.ablation.test_command import write_data
-from tests.analysis.brute_force import sentence_losses
 from tests.analysis.data_types import small
+from tests.analysis.importance.test_sensitivity import assert_matches_differences
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import batch, random_sentences
@@ -47,34 +44,31 @@ def folder(tmp_path_factory):
     targets = [torch.cat([one[::2], one[-1:]]) for one in SOURCES]
     targets = [torch.cat([one[:-1][one[:-1] != 2], one[-1:]]) for one in targets]
     write_data(folder / "bin", SOURCES, targets)
-    write_data(folder / "marked", SOURCES, targets, markers=3)
+    write_data(folder / "marked" / "bin", SOURCES, targets, markers=3)
     torch.save(state_of(trained(**SHARED), **SHARED), folder / "plain.pt")
     torch.save(state_of(trained(COPY, **SPARSE), COPY, **SPARSE), folder / "copy.pt")
     # Its dictionary is the folder's
-    task = load_task(str(folder / "marked"), "a", "b")
+    task = load_task(str(folder / "marked" / "bin"), "a", "b")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.support.tiny_task", lambda: task)
-        torch.save(state_of(trained(COPY, **MARKED), COPY, **MARKED), folder / "marked.pt")
+        torch.save(state_of(trained(COPY, **MARKED), COPY, **MARKED), folder / "marked" / "copy.pt")
     return folder
 
 
-def analyze(folder, output, paths, *more, data="bin"):
-    given = [f"{folder / data}", f"--path={':'.join(str(folder / path) for path in paths)}"]
-    always = ["--cpu", "--num-workers=0", "--no-progress-bar", "--relevance-sentences=2"]
-    assert cli.main(["analyze", *given, f"--output={output}", *always, *more]) == 0
-    return document.read(output / "analysis.json")
+def analyze(folder, names, output, *more):
+    return small.analysed(folder, "translation", names, output, "--relevance-sentences=2", *more)
 
 
 @pytest.fixture(scope="module")
 def generated(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("generated")
-    return analyze(folder, output, ["plain.pt", "copy.pt"], *SEARCH, "--sentences=0,4")
+    return analyze(folder, ["plain", "copy"], output, *SEARCH, "--sentences=0,4")
 
 
 @pytest.fixture(scope="module")
 def marked(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("marked")
-    return analyze(folder, output, ["marked.pt"], "--sentences=1", data="marked")
+    return analyze(folder / "marked", ["copy"], output, "--sentences=1")
 
 
 def test_the_document_names_the_search_and_marks_copy_heads(generated):
@@ -121,8 +115,8 @@ def test_measures_are_those_of_the_hypotheses(folder, generated):
 
 
 def test_the_copied_share_is_a_mean_and_unreachable_markers_are_counted(folder, marked):
-    task = load_task(str(folder / "marked"), "a", "b")
-    model = load_model(str(folder / "marked.pt"), task).model
+    task = load_task(str(folder / "marked" / "bin"), "a", "b")
+    model = load_model(str(folder / "marked" / "copy.pt"), task).model
     losses, shares, gone = [], [], 0
     for sample in load_samples(task, "valid", range(8)):
         with torch.no_grad():
@@ -141,7 +135,7 @@ def test_the_copied_share_is_a_mean_and_unreachable_markers_are_counted(folder, 
 
 
 def test_markers_are_words_that_can_be_copied_but_not_rare_words(folder):
-    task = load_task(str(folder / "marked"), "a", "b")
+    task = load_task(str(folder / "marked" / "bin"), "a", "b")
     assert TokenTable.of(task.source_dictionary).rank[-3:].tolist() == [-1, -1, -1]
     assert TokenTable.of(task.source_dictionary).begins[-3:].all()
     (sample,) = load_samples(task, "valid", [1])
@@ -158,20 +152,13 @@ def test_markers_are_words_that_can_be_copied_but_not_rare_words(folder):
 def test_the_gradient_is_that_of_the_mixture():
     model = trained(COPY, **{**SPARSE, "attn_mapping": "entmax15"}).double()
     sample = batch([6, 4], [5, 3])
-    found = head_sensitivity(model, sample)
+    assert_matches_differences(head_sensitivity(model, sample), model, sample)
     with pytest.raises(ValueError, match="the output of a copying model is a mixture, and no"):
         head_relevance(model, sample)
-
-    losses = partial(sentence_losses, model, sample)
-    for attention, number, module in attention_modules(model):
-        for head in range(module.num_heads):
-            columns = module.out_proj.weight[:, 4 * head : 4 * head + 4]
-            expected = torch.tensor(small.slope(losses, columns, 1e-5), dtype=torch.float64)
-            assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
 
 
 def test_the_search_for_summaries_is_recorded_with_its_options(folder, tmp_path):
     options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")
-    search = analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=")["search"]
+    search = analyze(folder, ["copy"], tmp_path, *SEARCH, *options, "--sentences=")["search"]
     names = ("task", "length_penalty", "coverage_penalty", "lenpen")
     assert [search[name] for name in names] == ["entmax_summarization", "wu", 5, 0.9]

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from fairseq.data import LanguagePairDataset, ListDataset
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 
 from fairseq_entmax.analysis import measure
@@ -15,7 +14,7 @@ from fairseq_entmax.analysis.data.samples import samples
 from fairseq_entmax.analysis.models.recorder import record_attention
 from fairseq_entmax.attention import attention_modules
 from tests.pruning.test_surgery import trained
-from tests.support import random_sentences, tiny_task
+from tests.support import pair_dataset, random_sentences, tiny_task
 
 SOURCES = random_sentences([5, 9, 3, 7, 11, 4])
 TARGETS = random_sentences([4, 4, 4, 4, 4, 4], seed=1)
@@ -30,11 +29,7 @@ MODELS = [
 
 
 def dataset():
-    sizes = [len(one) for one in SOURCES], [len(one) for one in TARGETS]
-    return LanguagePairDataset(
-        ListDataset(SOURCES, sizes[0]), sizes[0], DICTIONARY,
-        ListDataset(TARGETS, sizes[1]), sizes[1], DICTIONARY, shuffle=False,
-    )  # fmt: skip
+    return pair_dataset(SOURCES, TARGETS)
 
 
 def config(**options):

@@ -8,10 +8,9 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_entmax.criterions import EntmaxLossCriterion
-from tests.support import TINY, build_model, sample, tiny_task
+from tests.support import build_model, built, sample, settings_of, tiny_task
 
 ALPHAS = [1.0, 1.33, 1.5, 2.0]
 
@@ -49,9 +48,8 @@ def test_alpha_1_matches_fairseqs_label_smoothed_cross_entropy(smoothing, senten
         assert float(logged[name]) == pytest.approx(float(expected_log[name]), rel=1e-6)
     loss.backward()
     expected.backward()
-    for name, parameter in ours.named_parameters():
-        of_theirs = theirs.get_parameter(name).grad
-        torch.testing.assert_close(parameter.grad, of_theirs, rtol=1e-4, atol=1e-5, msg=name)
+    gradients = ({name: p.grad for name, p in one.named_parameters()} for one in (ours, theirs))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
 
 
 def test_smoothing_lowers_the_target_probability_in_the_gradient():
@@ -126,12 +124,10 @@ def test_word_probabilities_match_entmax_and_sum_to_one(alpha):
 
 
 def test_the_output_alpha_defaults_to_the_alpha_of_the_loss():
-    args = Namespace(arch="entmax_transformer", **TINY, criterion="entmax_loss", loss_alpha=1.3)
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
+    args = settings_of(criterion="entmax_loss", loss_alpha=1.3)
+    built(args)
     again = Namespace(**{**vars(args), "criterion": None, "loss_alpha": None})
-    model = ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
-    assert model.output_alpha == args.output_alpha == 1.3
+    assert built(again).output_alpha == args.output_alpha == 1.3
     assert (
         build_model(loss_alpha_warmup_updates=9).output_alpha == 1
     )  # a trained one, --loss-alpha 1

@@ -4,7 +4,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import EnsembleModel
 
@@ -13,11 +12,13 @@ from fairseq_entmax.models.copy_transformer import check_dictionaries
 from tests.support import (
     EVERY_MAPPING,
     MARKERS,
-    TINY,
     assert_steps_equal_the_whole_pass,
     batch,
     build_model,
+    dictionary_of,
     marked_task,
+    search,
+    settings_of,
     spread_scores,
 )
 
@@ -145,13 +146,10 @@ def test_a_search_copies_only_markers_of_its_own_sentence(sampling):
     model, made = model_of("sparsemax"), sample()
     with torch.no_grad():
         model.decoder.copy_switch.bias.fill_(-2.0)
-    arguments = Namespace(beam=3, max_len_a=0, max_len_b=8, sampling=sampling)
-    generator = marked_task().build_generator([model], arguments)
-    torch.manual_seed(0)
-    found = marked_task().inference_step(generator, [model], made)
+    found = search(model, made, marked_task(), max_len_b=8, sampling=sampling)
     first, markers = len(marked_task().source_dictionary) - MARKERS, []
     for source, hypotheses in zip(made["net_input"]["src_tokens"].tolist(), found, strict=True):
-        words = {word for one in hypotheses for word in one["tokens"].tolist() if word >= first}
+        words = {word for tokens, _ in hypotheses for word in tokens if word >= first}
         assert words <= set(source)
         markers += words
     assert markers
@@ -164,8 +162,7 @@ def test_recomputed_layers_give_the_same_gradients():
         log_probs, _ = model(**sample()["net_input"])
         log_probs.exp().square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
-    for stored, again in zip(*gradients, strict=True):
-        torch.testing.assert_close(again, stored, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
 
 
 def test_copy_heads_can_have_another_mapping():
@@ -234,13 +231,6 @@ def test_invalid_options_are_refused(options, message):
         model_of(**options)
 
 
-def _dictionary(*words):
-    dictionary = Dictionary()
-    for word in words:
-        dictionary.add_symbol(word)
-    return dictionary
-
-
 @pytest.mark.parametrize(
     ("words", "markers", "message"),
     [
@@ -251,12 +241,12 @@ def _dictionary(*words):
     ],
 )
 def test_source_and_target_need_one_dictionary_that_ends_with_markers(words, markers, message):
-    dictionary = _dictionary(*words)
+    dictionary = dictionary_of(words)
     with pytest.raises(ValueError, match=message):
         check_dictionaries(dictionary, dictionary, markers)
     with pytest.raises(ValueError, match=r"needs one dictionary .* --joined-dictionary"):
-        check_dictionaries(dictionary, _dictionary("a", "c"), 0)
-    check_dictionaries(*[_dictionary("<unk-0>", "<unk-1>")] * 2, 2)
+        check_dictionaries(dictionary, dictionary_of(["a", "c"]), 0)
+    check_dictionaries(*[dictionary_of(["<unk-0>", "<unk-1>"])] * 2, 2)
 
 
 def test_the_opennmt_architecture_has_the_sizes_of_the_paper():
@@ -276,6 +266,4 @@ def test_every_transformer_architecture_has_a_copying_one_with_extra_options():
     expected = {name.replace("entmax_", "entmax_copy_", 1) for name in plain}
     assert set(ARCH_MODEL_INV_REGISTRY[COPY]) == expected | {"entmax_copy_transformer_opennmt"}
     assert "copy_layer" in ARCH_MODEL_REGISTRY[COPY]._option_names()
-    args = Namespace(arch="entmax_transformer", **TINY)
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    assert not hasattr(args, "copy_layer")
+    assert not hasattr(settings_of(), "copy_layer")

@@ -2,18 +2,16 @@
 
 import argparse
 import logging
-from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_entmax.attention import GATES, HardConcreteGate, attention_modules
-from fairseq_entmax.models import EntmaxTransformerModel, initial_checkpoint
+from fairseq_entmax.models import initial_checkpoint
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from tests.pruning.test_surgery import ALL, PRENORM, state_of
-from tests.support import TINY, all_gates, batch, build_model, logits, sample, tiny_task
+from tests.support import all_gates, batch, build_model, built, logits, sample, settings_of
 
 
 def heads(*counts):
@@ -227,12 +225,10 @@ def save_model(path, **options):
 
 def heads_of_training(save_dir, **options):
     """The head options that a training saves after it has built its model."""
-    args = Namespace(arch="entmax_transformer", save_dir=str(save_dir), **{**TINY, **options})
-    ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
-    model = EntmaxTransformerModel.build_model(args, tiny_task())
-    built = {HEADS_OPTIONS[name]: layers for name, layers in head_numbers(model).items()}
+    args = settings_of(save_dir=str(save_dir), **options)
+    found = head_numbers(built(args)).items()
     heads = {option: getattr(args, option) for option in PRUNED}
-    assert heads == {option: ",".join(map(str, layers)) for option, layers in built.items()}
+    assert heads == {HEADS_OPTIONS[name]: ",".join(map(str, layers)) for name, layers in found}
     return heads
 
 

@@ -10,17 +10,18 @@ from fairseq.criterions.sentence_prediction import (
     SentencePredictionConfig,
     SentencePredictionCriterion,
 )
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_entmax.models.checkpoint_model import model_of_state, use_counterpart
 from fairseq_entmax.pruning import prune_state
 from tests.support import (
-    TINY,
     batch,
+    built,
     classification_task,
     course,
     padded,
     search,
+    settings_of,
     spread_scores,
     tiny_task,
 )
@@ -39,10 +40,8 @@ def build(stock, ours=True, seed=1, head=True, **options):
     task, name = task_of(stock), f"entmax_{stock}" if ours else stock
     if ours:
         options = {"attn_mapping": "softmax", **options}
-    args = Namespace(arch=name, task="", **{**TINY, "max_positions": 64, **options})
-    ARCH_CONFIG_REGISTRY[name](args)
-    torch.manual_seed(seed)
-    model = ARCH_MODEL_REGISTRY[name].build_model(args, task)
+    args = settings_of(name, task="", **{"max_positions": 64, **options})
+    model = built(args, task, seed)
     model.settings = args
     if head:
         model.register_classification_head(HEAD, num_classes=3)
@@ -112,8 +111,7 @@ def test_several_updates_have_bitwise_fairseqs_losses(stock, loss_of, options):
     assert ours[2] != ours[0]
     # The gradients that encoder and decoder give shared weights are summed in another order
     tolerance = {"atol": 0, "rtol": 0} if stock == ROBERTA else {"atol": 1e-4, "rtol": 1e-5}
-    for name, value in weights.items():
-        torch.testing.assert_close(our_weights[name], value, **tolerance)
+    torch.testing.assert_close(our_weights, weights, **tolerance)
 
 
 @pytest.mark.parametrize("stock", [ROBERTA, BART])
@@ -145,8 +143,7 @@ def test_a_roberta_with_the_parameter_names_of_older_releases_loads():
             named[f"{start}in_proj_{kind}"] = torch.cat(parts)
     found = model_of_state({"cfg": {"model": theirs.settings}, "model": named}, "old.pt")
     assert len(found.attentions) == 2
-    for name, value in theirs.state_dict().items():
-        assert torch.equal(found.state["model"][name], value)
+    torch.testing.assert_close(found.state["model"], theirs.state_dict(), atol=0, rtol=0)
     ours.load_state_dict(named)
     assert torch.equal(logits(ours), logits(theirs))
 

@@ -12,13 +12,12 @@ from tests.pruning.test_surgery import (
     PRENORM,
     logits,
     rebuilt,
-    settings_of,
     state_of,
     trained,
     translations,
     without,
 )
-from tests.support import build_model, tiny_task
+from tests.support import build_model, settings_of, tiny_task
 
 GONE = parse_heads("encoder-self:0.1;decoder-self:0.0,0.2,0.3,1.0,1.1,1.2,1.3;cross:1.0,1.3")
 SOFTMAX = {"attn_mapping": "softmax"}

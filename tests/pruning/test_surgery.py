@@ -7,7 +7,6 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq import models
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
@@ -15,7 +14,16 @@ from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.features.attention_heads import HEADS_OPTIONS
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
-from tests.support import TINY, build_model, logits, sample, search, spread_scores, tiny_task
+from tests.support import (
+    TINY,
+    build_model,
+    logits,
+    sample,
+    search,
+    settings_of,
+    spread_scores,
+    tiny_task,
+)
 
 ALL = "encoder-self,decoder-self,cross"
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -43,13 +51,6 @@ def trained(arch="entmax_transformer", seed=1, **options):
 def gates_of(model):
     head_gates = model.head_gates() if hasattr(model, "head_gates") else {}
     return [(a, layer, gate) for a, layers in head_gates.items() for layer, gate in layers.items()]
-
-
-def settings_of(arch="entmax_transformer", **options):
-    """The options of a model as fairseq-train saves them."""
-    args = Namespace(arch=arch, _name=arch, **{**TINY, **options})
-    ARCH_CONFIG_REGISTRY[arch](args)
-    return args
 
 
 def state_of(model, arch="entmax_transformer", **options):

@@ -1,6 +1,7 @@
 """The search, compared with a plain reference decoder."""
 
 import functools
+import math
 from argparse import Namespace
 from statistics import fmean
 
@@ -11,6 +12,7 @@ from fairseq_entmax.tasks.search import CoverageEnsemble, RepeatedNgrams
 from tests.brute_force_search import Sentence, known_options, search
 from tests.sparse_toys import EOS, PAD
 from tests.support import batch, build_model, spread_scores, tiny_task
+from tests.support import search as by_fairseq
 from tests.tasks.test_summarization import make_task
 
 LENGTHS = [9, 7, 4, 2]
@@ -39,15 +41,10 @@ def sample():
 
 def search_with_fairseq(models, options, prefix=0, task=task):
     """The hypotheses of each sentence of the batch, in the order of `LENGTHS`."""
-    arguments = Namespace(max_len_b=MAX_LEN, **{"beam": 5, **options})
-    generator = task().build_generator(models, arguments)
-    prefix_tokens = sample()["target"][:, :prefix] if prefix else None
-    sentences = task().inference_step(generator, models, sample(), prefix_tokens=prefix_tokens)
-    nbest = options.get("nbest", 1)
-    return [
-        [(hypothesis["tokens"].tolist(), hypothesis["score"].item()) for hypothesis in best[:nbest]]
-        for best in sentences
-    ]
+    how = {"beam": 5, "max_len_b": MAX_LEN, **options}
+    start = sample()["target"][:, :prefix] if prefix else None
+    found = by_fairseq(models, sample(), task(), prefix=start, **how)
+    return [best[: options.get("nbest", 1)] for best in found]
 
 
 def whole_passes(model, source):
@@ -149,13 +146,11 @@ def test_a_prefix_is_kept_and_its_attention_counts(prefix, nbest):
 
 
 def test_a_prefix_that_repeats_itself_is_kept():
-    models, options = [model()], {"no_repeat_ngram_size": 1, "beam": 2}
-    together = sample()
+    options = {"no_repeat_ngram_size": 1, "beam": 2, "max_len_b": MAX_LEN}
     prefix = torch.full((len(LENGTHS), 4), 7)
-    generator = task().build_generator(models, Namespace(max_len_b=MAX_LEN, **options))
-    found = task().inference_step(generator, models, together, prefix_tokens=prefix)
-    assert [best[0]["tokens"][:4].tolist() for best in found] == prefix.tolist()
-    assert all(best[0]["score"].isfinite() for best in found)
+    found = by_fairseq(model(), sample(), task(), prefix=prefix, **options)
+    assert [tokens[:4] for (tokens, _), *_ in found] == prefix.tolist()
+    assert all(math.isfinite(score) for (_, score), *_ in found)
 
 
 @pytest.mark.parametrize("options", [{}, {"lenpen": 0.6, "min_len": 3}, {"unnormalized": True}])

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import sys
-from argparse import Namespace
 from functools import partial
 
 import pytest
@@ -19,7 +18,7 @@ from fairseq_entmax.analysis.ablation.removal import Scorer
 from fairseq_entmax.analysis.ablation.results import as_table, holm
 from tests.analysis.data_types.small import words
 from tests.pruning.test_surgery import state_of, trained
-from tests.support import binarise, random_sentences, tiny_task
+from tests.support import binarise, random_sentences, search
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +39,7 @@ RESULT = "ablation.json"
 
 def write_data(folder, sources, targets, split="valid", markers=0):
     """Write binarised data of sentence pairs."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for language, sentences in (("a", sources), ("b", targets)):
         (folder / f"dict.{language}.txt").write_text(words(markers), encoding="utf-8")
         binarise(folder / f"{split}.a-b.{language}", sentences)
@@ -55,11 +54,11 @@ def save_trained(path, **options):
 
 def targets_of(model):
     """The model's translations of the sources, with one word of each changed."""
-    generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=12, min_len=6))
     targets = []
     for source in SOURCES:
         net_input = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
-        tokens = generator.generate([model], {"net_input": net_input})[0][0]["tokens"]
+        (((best, _), *_),) = search(model, {"net_input": net_input}, min_len=6)
+        tokens = torch.tensor(best)
         tokens[:-1] = tokens[:-1].clamp(4)  # words, not special symbols
         tokens[-2] = 4 + (tokens[-2] + 3) % 20
         targets.append(tokens)

@@ -1,7 +1,5 @@
 """A model without heads matches the pruned model, and scores match fairseq's."""
 
-from argparse import Namespace
-
 import pytest
 import sacrebleu
 import torch
@@ -26,7 +24,7 @@ from tests.pruning.test_surgery import (
     trained,
     translations,
 )
-from tests.support import MARKERS, batch, build_model, marked_task, tiny_task
+from tests.support import MARKERS, batch, build_model, marked_task, search, tiny_task
 
 ENTMAX = {"attn_mapping": "entmax"}
 WHOLE_LAYER = "decoder-self:1.0,1.1,1.2,1.3"
@@ -112,13 +110,11 @@ def test_a_removal_is_written_as_a_short_text_that_can_be_read_back():
 def test_translations_are_in_the_order_of_the_data_set():
     model, words = trained(**ENTMAX), tiny_task().target_dictionary
     found = scorer(model).score(())
-    arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
-    generator = tiny_task().build_generator([model], arguments)
     for sample in batches():
-        hypotheses = tiny_task().inference_step(generator, [model], sample)
-        for number, (best, *_) in zip(sample["id"], hypotheses, strict=True):
-            tokens = [token for token in best["tokens"].tolist() if token not in (0, 2)]
-            assert found.translations[number] == " ".join(words[token] for token in tokens)
+        hypotheses = search(model, sample, max_len_b=7)
+        for number, ((tokens, _), *_) in zip(sample["id"], hypotheses, strict=True):
+            text = " ".join(words[token] for token in tokens if token not in (0, 2))
+            assert found.translations[number] == text
     with pytest.raises(ValueError, match="cannot generate with these options: min_len cannot be"):
         scorer(model, min_len=20).score(())
 

@@ -82,7 +82,7 @@ def dictionary():
 def annotated(tmp_path, dictionary):
     """A function that opens annotations from their text."""
 
-    def build(text, sentences=None):
+    def build(text, sentences=None, dictionary=dictionary):
         path = tmp_path / "parses.conllu"
         path.write_text(text, encoding="utf-8")
         return Annotations(str(path), dictionary, sentences)
@@ -238,10 +238,8 @@ def test_batches_of_any_size_match_the_loops(annotated, dictionary, size):
             if attention == CROSS:
                 assert accuracy is None
                 continue
-            expected = loop_accuracy(examples, head)
-            assert accuracy.keys() == expected.keys()
-            for relation, of_relation in expected.items():
-                assert accuracy[relation] == pytest.approx(of_relation)
+            expected = loop_accuracy(examples, head).items()
+            assert accuracy == {name: pytest.approx(own) for name, own in expected}
     assert counts["sentences"] == 12
     for relation, found in counts["relations"].items():
         arcs = (arc for example in examples for arc in example.arcs if arc[2] == relation)
@@ -274,12 +272,10 @@ def test_interrogative_words_are_those_marked_in_the_parse(annotated, dictionary
         assert Batch(side, side, TABLE, batch).interrogative is found
 
 
-def test_a_marker_matches_a_word_as_the_unknown_word_does(tmp_path):
+def test_a_marker_matches_a_word_as_the_unknown_word_does(annotated):
     dictionary = of_symbols("a", "b", "<unk-0>", "<unk-1>")
-    (tmp_path / "parses.conllu").write_text(
-        line(1, "a") + line(2, "Xylo") + line(3, "b") + line(4, "phon") + "\n", encoding="utf-8"
-    )
-    annotations = Annotations(str(tmp_path / "parses.conllu"), dictionary)
+    text = line(1, "a") + line(2, "Xylo") + line(3, "b") + line(4, "phon") + "\n"
+    annotations = annotated(text, dictionary=dictionary)
     tokens = collate(dictionary, ["a <unk-0> b <unk-1>"])
     assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
 

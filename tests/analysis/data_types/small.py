@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
@@ -14,6 +14,7 @@ import fairseq_entmax.models  # noqa: F401
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
 from fairseq_entmax.models.language_model import stock_defaults
+from tests import support
 from tests.support import binarise, random_sentences, spread_scores
 
 LM, CLASSES, MASKED = "language_modeling", "sentence_prediction", "masked_lm"
@@ -55,11 +56,9 @@ def state_of(model, args, task, criterion):
 
 def built(arch, task, seed=3, **options):
     """A model with spread scores, and its options as training saves them."""
-    args = Namespace(arch=arch, **options)
+    args = Namespace(arch=arch, _name=arch, **options)
     ARCH_CONFIG_REGISTRY[arch](args)
-    args._name = arch
-    torch.manual_seed(seed)
-    return spread_scores(ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), 8), args
+    return spread_scores(support.built(args, task, seed), 8), args
 
 
 def save_language_model(path, dictionary, arch="entmax_transformer_lm", of_task=(), **options):

@@ -15,6 +15,16 @@ PAD = tiny_task().source_dictionary.pad()
 PRUNED = {"encoder_self_attn_heads": "0,3", "cross_attn_heads": "1,0"}
 
 
+def assert_matches_differences(result, model, sample):
+    losses = partial(sentence_losses, model, sample)
+    for attention, layer, module in attention_modules(model):
+        for head in range(module.num_heads):
+            columns = module.out_proj.weight[:, head * module.head_dim :][:, : module.head_dim]
+            expected = slope(losses, columns, step=1e-5)
+            found = result[attention][layer][:, head]
+            assert found.tolist() == pytest.approx(expected, abs=1e-8, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -35,14 +45,7 @@ def test_sensitivity_is_the_derivative_of_each_sentences_loss(options):
     result = head_sensitivity(model, sample)
     shapes = {(a, n): tuple(s.shape) for a, layers in result.items() for n, s in layers.items()}
     assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
-
-    losses = partial(sentence_losses, model, sample)
-    for attention, layer, module in attention_modules(model):
-        for head in range(module.num_heads):
-            columns = module.out_proj.weight[:, head * module.head_dim :][:, : module.head_dim]
-            expected = slope(losses, columns, step=1e-5)
-            found = result[attention][layer][:, head]
-            assert found.tolist() == pytest.approx(expected, abs=1e-8, rel=1e-6)
+    assert_matches_differences(result, model, sample)
 
 
 def test_the_model_is_left_unchanged_even_by_an_error():
