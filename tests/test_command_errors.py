@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from fairseq_entmax import command_errors
-from fairseq_entmax.error_messages import reason
 from tests import commands
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
@@ -92,18 +91,6 @@ def test_fairseqs_commands_are_recognised_by_their_script(monkeypatch):
         monkeypatch.setattr(sys, "argv", [script])
         assert command_errors.running_command() == command
     assert command_errors.stop_command(ValueError("no")) is None
-
-
-def test_a_reason_is_one_line():
-    for error, text in (
-        (KeyError("alpha"), "it has no 'alpha'"),
-        (IndexError("9"), "it ends too early"),
-        (TypeError("int"), "it is malformed"),
-        (ValueError(""), "it is malformed"),
-        (ValueError("two\nlines"), "two lines"),
-        (ValueError("x" * 999), "x" * 200),
-    ):
-        assert reason(error) == text
 
 
 def test_validation_without_a_task_is_refused_in_one_line(data, tmp_path):

@@ -10,7 +10,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.config import add_arguments
-from fairseq_entmax.pruning import Head, parse_heads, prune_state
+from fairseq_entmax.pruning import prune_state
 from tests.pruning.test_surgery import logits, rebuilt, shapes, state_of, trained, without
 from tests.support import build_model
 
@@ -215,41 +215,3 @@ def test_a_full_disk_is_reported_and_changes_no_file(folder, refused, monkeypatc
     error = refused(prune, folder, "@gated.pt", "--output", "@small.pt")
     assert "small.pt, nothing was changed: PytorchStreamWriter" in error
     assert contents(folder) == before
-
-
-# -- how --heads names heads -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("cross:0.0", {("cross", 0, 0)}),
-        (
-            "encoder-self:0.3,0.5;cross:2.1",
-            {("encoder-self", 0, 3), ("encoder-self", 0, 5), ("cross", 2, 1)},
-        ),
-        (" decoder-self : 1.2 , 11.07 ", {("decoder-self", 1, 2), ("decoder-self", 11, 7)}),
-        ("cross:0.1;cross:1.0", {("cross", 0, 1), ("cross", 1, 0)}),
-    ],
-)
-def test_heads_are_named_by_attention_layer_and_number(text, expected):
-    heads = {Head(*head) for head in expected}
-    assert parse_heads(text) == heads
-    assert parse_heads(";".join(map(str, heads))) == heads
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "0.3", "self:0.3", "cross:3", "cross:0.1,", "cross:0.-1", "cross:0.²", "cross:0.1.2"],
-)
-def test_a_text_that_names_no_heads_is_refused_with_the_format(text):
-    message = (
-        rf"'{re.escape(text)}' does not name heads: write .*encoder-self, decoder-self, cross, such"
-    )
-    with pytest.raises(ValueError, match=message):
-        parse_heads(text)
-
-
-def test_a_head_that_is_named_twice_is_refused():
-    with pytest.raises(ValueError, match=r"the head cross:0\.1 is named twice"):
-        parse_heads("cross:0.1;encoder-self:0.1;cross:00.01")
