@@ -43,7 +43,9 @@ def in_order(gates, group="all"):
 
 
 def all_log_a(gates, group="all"):
-    return torch.cat([gate.weight * gate.lr_factor for gate in in_order(gates, group)])
+    """log a, whose gradient the stored weights get."""
+    both = [(gate.weight, gate.lr_factor - 1) for gate in in_order(gates, group)]
+    return torch.cat([weight + more * weight.detach() for weight, more in both])
 
 
 def expected_heads(gates, group="all"):
