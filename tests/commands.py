@@ -137,7 +137,9 @@ def generate(data, checkpoint, *options, check=True):
 
 def hub(model_class, path, data, **options):
     """The hub interface of a checkpoint with the data in a folder."""
-    options |= {"data_name_or_path": str(data), "user_dir": str(USER_DIR)}
+    options["data_name_or_path"] = str(data)
+    if not model_class.__module__.startswith("fairseq_entmax"):
+        options["user_dir"] = str(USER_DIR)
     return model_class.from_pretrained(str(path.parent), path.name, **options)
 
 

@@ -81,15 +81,14 @@ class HeadPenalty:
                     f"--target-heads names {name}, which has no gates in this model: add "
                     f"it to --head-gates, or leave it out"
                 )
-            whose = "in all" if name == ALL else f"in {name}"
             if target < protected:
                 raise ValueError(
-                    f"--target-heads asks for {target} heads {whose}, but {protected} copy "
+                    f"--target-heads asks for {target} heads in {name}, but {protected} copy "
                     f"heads always stay: give {protected} or more"
                 )
             if target > number:
                 raise ValueError(
-                    f"--target-heads asks for {target} heads {whose}, but only "
+                    f"--target-heads asks for {target} heads in {name}, but only "
                     f"{number} have gates: give {number} or less"
                 )
 
@@ -177,9 +176,9 @@ class HeadPenalty:
             number = sum(int(gate.at_evaluation().count_nonzero()) for gate in group.gates)
             if all(gate.is_decided for gate in group.gates) and number != group.target:
                 raise ValueError(
-                    f"--target-heads asks for {group.target} heads, but this training has already "
-                    f"decided on {number}: to search again, give its checkpoint to "
-                    f"--finetune-from-model, with another --save-dir"
+                    f"--target-heads asks for {group.target} heads in {group.name}, but this training "
+                    f"has already decided on {number}: give {number} to continue it; to search "
+                    f"again, give its checkpoint to --finetune-from-model, with another --save-dir"
                 )
 
     def _begin(self, gates: GatesByLayer, state: PruningState) -> None:
@@ -213,13 +212,15 @@ class HeadPenalty:
             members = [gate for each in names for gate in gates.get(each, {}).values()]
             number, protected = _sizes(members)
             places = [ATTENTIONS.index(each) for each in names]
-            groups.append(_Group(members, places, target, number - protected, target - protected))
+            sizes = target, number - protected, target - protected
+            groups.append(_Group(name, members, places, *sizes))
         return groups
 
 
 class _Group(NamedTuple):
     """Gates that share a target."""
 
+    name: str  # an attention, or "all"
     gates: list[Gate]
     places: list[int]  # their indices in the buffers of the state
     target: int

@@ -167,7 +167,7 @@ def test_a_target_that_the_heads_of_a_decided_training_do_not_have_is_refused():
     resumed = PruningState()
     resumed.load_state_dict(state.state_dict())
     with pytest.raises(
-        ValueError, match=r"for 2 heads, but this training .* decided on 4: .*-model"
+        ValueError, match=r"for 2 heads in all, but .* decided on 4: give 4 to .*-model"
     ):
         HeadPenalty(targets={"all": 2}, decide_at=9).advance(gates, resumed, 1)
 

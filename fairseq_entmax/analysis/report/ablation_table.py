@@ -103,8 +103,9 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
     """The name of the ablated model; ValueError if model or data are not those of the analysis."""
     for key in ("subset", "source_lang", "target_lang", "sentences"):
         if content["data"][key] != analysis["data"][key]:
+            what = "number of sentences" if key == "sentences" else key
             raise ValueError(
-                f"its {key} is {content['data'][key]}, but that of the analysis is "
+                f"its {what} is {content['data'][key]}, but that of the analysis is "
                 f"{analysis['data'][key]}: give an ablation on the same data"
             )
     name = next((one["name"] for one in analysis["models"] if _is_of(content, one)), None)

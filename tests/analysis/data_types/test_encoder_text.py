@@ -92,6 +92,8 @@ def test_look_shows_the_attention_of_the_first_token(request, data):
     first = found.links(layer=1)[0]
     assert first.token == "<s>"
     assert sum(found.weights(layer=1)[0]) == pytest.approx(1)
+    with pytest.raises(ValueError, match="a text has 65 tokens, but the model takes at most 64"):
+        look(str(folder / "sparse.pt"), "▁w1 " * 63, data=str(folder / "bin"))
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"removals": 3}, "is damaged: it is malformed"),
         ({"data": DATA | {"subset": "valid"}}, "its subset is valid, but that of the analysis is "),
-        ({"data": DATA | {"sentences": 17}}, "its sentences is 17, but that of the analysis is "),
+        ({"data": DATA | {"sentences": 17}}, "its number of sentences is 17, but that of "),
     ],
 )  # fmt: skip
 def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
