@@ -123,7 +123,7 @@ def _check(args: Namespace) -> None:
 
 
 def _removals(args: Namespace, model: Any) -> list[Removal]:
-    """The distinct removals that ``--heads`` and ``--sets`` name; by default, each open head."""
+    """The distinct removals that ``--heads`` and ``--sets`` name; by default, those of ``heads_of``."""
     singles = args.heads or ([] if args.sets else [choices.ALL])
     if choices.ALL in singles:
         removals: list[Removal] = [(head,) for head in heads_of(model)]
