@@ -173,7 +173,7 @@ class HeadPenalty:
     def _check_decided(self, gates: GatesByLayer) -> None:
         """Refuse a target that the heads which an earlier process decided on do not have."""
         for group in self._groups(gates):
-            number = sum(int(gate.at_evaluation().count_nonzero()) for gate in group.gates)
+            number = int(count_heads("open", *group.gates))
             if all(gate.is_decided for gate in group.gates) and number != group.target:
                 raise ValueError(
                     f"--target-heads asks for {group.target} heads in {group.name}, but this training "

@@ -3,8 +3,8 @@
 Adam moves every parameter by about the learning rate in each update, and the ``a`` of alpha =
 1 + sigmoid(a) has further to go than a weight. So ``a / factor`` is what is stored and what the
 optimiser moves, as in gates. It gets the gradient of ``a``, so that SGD, too, moves ``a`` by
-``factor`` times what it would without one. Unless it is 1, the factor is a buffer beside the parameters, so that
-numbers keep their values wherever a checkpoint is loaded.
+``factor`` times what it would without one. Unless it is 1, the factor is a buffer beside the
+parameters, so that numbers keep their values wherever a checkpoint is loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_lr_factor(value: Any, name: str) -> float:
 
 
 def value_of(stored: Tensor, factor: float) -> Tensor:
-    """The value that a stored parameter stands for, in float32 at least; both get its gradient."""
+    """The value that a stored parameter stands for, in float32 at least; they share a gradient."""
     value = in_full_precision(stored)
     return value if factor == NO_FACTOR else (value * factor).detach() + (value - value.detach())
 
