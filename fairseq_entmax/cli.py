@@ -189,7 +189,7 @@ def _add_prune(commands: Any) -> None:
     add(
         "--undecided",
         action="store_true",
-        help="prune even if training with --target-heads ended before it decided the heads",
+        help="take the current gates of a training with --target-heads that has not decided its heads",
     )
     prune.set_defaults(run=_prune)
 
@@ -253,7 +253,8 @@ def _prune(options: argparse.Namespace) -> None:
     if options.keep is not None:
         heads = pruning.Choice(options.keep, options.by, options.evidence, options.seed)
     if options.output is None:
-        print(as_arguments(pruning.checkpoint_layers(options.checkpoint).options()))
+        layers = pruning.checkpoint_layers(options.checkpoint, options.undecided)
+        print(as_arguments(layers.options()))
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it

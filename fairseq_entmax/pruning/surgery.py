@@ -158,9 +158,15 @@ def _prune(
     return pruned, report
 
 
-def checkpoint_layers(path: str) -> RemainingHeads:
-    """The heads in each layer of a checkpoint, without closed ones."""
-    return remaining_heads(read_model(path), ())
+def checkpoint_layers(path: str, undecided: bool = False) -> RemainingHeads:
+    """The heads in each layer of a checkpoint, without closed ones.
+
+    ``undecided`` and errors are as for :func:`prune_state`.
+    """
+    model = read_model(path)
+    if not undecided:
+        check_budget(model)
+    return remaining_heads(model, ())
 
 
 def _norms_before(model: CheckpointModel, attention: CheckpointAttention) -> bool:

@@ -123,6 +123,8 @@ def test_a_checkpoint_before_its_decision_is_pruned_only_with_undecided(folder, 
     assert message in output
     assert "--undecided" in output
     assert not (folder / "small.pt").exists()
+    assert message in refused(prune, folder, "@early.pt", "--print-config")
+    assert prune(folder, "@early.pt", "--print-config", "--undecided") == 0
     assert prune(folder, "@early.pt", "--output", "@small.pt", "--undecided") == 0
     assert not [name for name in load(folder, "small.pt")["model"] if ".gate." in name]
 
