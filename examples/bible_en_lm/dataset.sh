@@ -7,13 +7,12 @@ SUBWORDS=sentencepiece:2000
 
 BATCH_TOKENS=1024 MOST_TOKENS=1024 BLOCK_TOKENS=256
 LENGTH=2048 # two epochs, of 1,024 updates each
-RISES=1
+RISES=1 DECAYS=1
 MODEL=(--decoder-layers 2 --decoder-embed-dim 128 --decoder-ffn-embed-dim 512
     --decoder-attention-heads 4 --share-decoder-input-output-embed --dropout 0)
 TRAINING=(--criterion cross_entropy
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.004 --lr-scheduler polynomial_decay --warmup-updates 200)
-settle_dataset() { has_option --lr-scheduler || TRAINING+=(--total-num-update "$LENGTH"); }
 
 EVALUATIONS=('verses --sample-break-mode eos'
     'blocks --sample-break-mode none'

@@ -53,6 +53,7 @@ if [[ $size == large ]]; then
     larger=("${PRUNE_MODEL[@]}")
 fi
 baseline=$model-$size-seed$SEED
+SHARING=(--processes 1) # jobs run at once, each on one thread and one GPU
 is_recorded() { [[ -f $record/$1.json.xz ]]; }
 # one_of WORD WORD...: whether the first is among the others
 one_of() { [[ " ${*:2} " == *" $1 "* ]]; }

@@ -28,8 +28,9 @@ accuracy_of() {
     python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" "${groups[@]}"
 }
 
-# The best checkpoint has the highest accuracy on the validation set
-SELECTION=(--criterion sentence_prediction
+# The best checkpoint has the highest accuracy on the validation set. RoBERTa's output layer is not used, for
+# which several GPUs need an option.
+SELECTION=(--criterion sentence_prediction --find-unused-parameters
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 
 PRUNE_LAYERS=2 PRUNE_HEADS=4

@@ -25,7 +25,7 @@ once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
 
 # Each line returns its failure: bash ignores set -e in a function whose status is tested
 score() {
-    sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2 || return
+    sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --language-pair "$SOURCE-$TARGET" --metrics bleu chrf --format text --width 2 || return
     if [[ $words != test.hyp ]]; then
         # Tokenised BLEU, as in the papers: comparable only if the same tokeniser cut the
         # reference
@@ -36,7 +36,7 @@ score() {
 
 references=("$RUN/test.hyp" "$RUN/test.ref")
 if [[ $words != test.hyp ]]; then references+=("$RUN/$words" "$OUTPUT/$WORDS/test.$TARGET"); fi
-once "score $run" "$RUN/.scores.done" "$(fingerprint scores "$(files_fingerprint "${references[@]}")")" \
+once "score $run" "$RUN/.scores.done" "$(fingerprint scores "$SOURCE-$TARGET" "$(files_fingerprint "${references[@]}")")" \
     "$RUN/scores.txt" -- write_atomically "$RUN/scores.txt" score
 
 end_evaluation "$RUN/scores.txt"

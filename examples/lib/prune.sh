@@ -172,7 +172,7 @@ measure_speed() {
         paths+=("$(best_of "$run")")
         sums+=("$(sha256_of "$(best_of "$run")")")
     done < <(runs_of "$1")
-    step=$(fingerprint speed "$device" "$SPEED_SENTENCES" "$SPEED_REPEATS" "${sums[@]}")
+    step=$(fingerprint speed "$device" "$SPEED_SENTENCES" "$SPEED_REPEATS" "${paths[@]}" "${sums[@]}")
     if [[ $device == gpu ]]; then on=cuda; fi
     once "speed of $1: ${#paths[@]} models in turns" "$file.done" "$step" "$file" -- \
         logged "$file.log" python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" \

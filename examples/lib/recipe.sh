@@ -25,6 +25,7 @@
 #   MOST_TOKENS       the most tokens that one process takes at a time
 #   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
 #   RISES             1: alpha rises in the first half of the updates
+#   DECAYS            1: the learning rate falls to 0 in the last update, unless --lr-scheduler is given
 #   CPU_LOG_INTERVAL  updates between two lines of the log on a CPU
 #   BLOCK_TOKENS      for a single text: tokens of the blocks into which --tokens-per-sample cuts it
 #   MODEL             array: options of fairseq-train for the model

@@ -18,7 +18,7 @@ WHERE_SCORED='; only those that have been scored'
 TABLE=${TABLE-scores} TABLE_OF=${TABLE_OF-test.hyp} TABLE_TOOL=${TABLE_TOOL-side_by_side.py}
 TABLE_HELP=${TABLE_HELP-'BLEU and chrF; change is the difference in BLEU from the first model, p the probability of so large a difference by chance (approximate randomization)'}
 declare -F write_table >/dev/null ||
-    write_table() { python3 "$TOOLS/side_by_side.py" "${RUNS[@]}" --names "${CHOSEN[@]}"; }
+    write_table() { python3 "$TOOLS/side_by_side.py" "${RUNS[@]}" --names "${CHOSEN[@]}" --target "$TARGET"; }
 declare -F analysis_options >/dev/null || analysis_options() { ANALYSIS=("${TASK[@]}"); }
 
 report_help() {

@@ -1,6 +1,6 @@
 # What the recipes with 30,000 pairs share, so that their models differ only in the data: small
 # Transformers that a CPU trains in minutes, and a larger one to prune. Before it sources this, a
-# dataset.sh sets LENGTH, in epochs, and EPOCH_UPDATES, the updates of 625 tokens in an epoch.
+# dataset.sh sets LENGTH, in epochs, and EPOCH_UPDATES, about how many updates of 625 tokens an epoch has.
 
 TOKENIZER=none
 # Pieces in the subword model of both languages, which prepare.sh trains
@@ -11,7 +11,7 @@ BATCH_TOKENS=${BATCH_TOKENS:-625}
 require_positive_integer BATCH_TOKENS "$BATCH_TOKENS"
 MOST_TOKENS=$BATCH_TOKENS
 EPOCH_UPDATES=$((EPOCH_UPDATES * 625 / BATCH_TOKENS))
-LENGTH_UNIT=epochs
+LENGTH_UNIT=epochs RISES=1 DECAYS=1
 MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
     --encoder-embed-dim 128 --decoder-embed-dim 128
     --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256
@@ -21,13 +21,6 @@ MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
 TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.0035 --lr-scheduler polynomial_decay --warmup-updates 600)
-# The learning rate falls to 0 at the end, whatever the length; other schedules have no such option.
-settle_dataset() {
-    local updates=$LENGTH
-    if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
-    has_option --lr-scheduler || TRAINING+=(--total-num-update "$updates")
-    set_alpha_warmup "$updates"
-}
 
 PRUNE_LAYERS=3 PRUNE_HEADS=8
 PRUNE_BUDGETS=all=48,all=24,encoder=12,encoder=4

@@ -35,14 +35,15 @@ TEXT
 parse_run_options "$@"
 # The content of a model to start from, or to learn from, is part of the settings
 declare -A models=()
-before=''
+before='' named=()
 for option in "${REST[@]}"; do
     case $option in
     --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
         usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
         ;;
+    --tokens-per-sample*) usage_error "option --tokens-per-sample is set by the recipe: change BLOCK_TOKENS in its dataset.sh" ;;
     --finetune-from-model=* | --teacher=*) models[${option%%=*}]=${option#*=} ;;
-    *) if [[ $before == --@(finetune-from-model|teacher) ]]; then models[$before]=$option; fi ;;
+    *) if [[ $before == --@(finetune-from-model|teacher) ]]; then models[$before]=$option; else named+=("$option"); fi ;;
     esac
     before=$option
 done
@@ -83,11 +84,11 @@ shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-
 
 model_options "$MAPPING"
 options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
-if [[ -n ${RISES-} ]]; then
-    updates=$LENGTH
-    if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
-    set_alpha_warmup "$updates"
-fi
+updates=$LENGTH
+if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
+if [[ -n ${RISES-} ]]; then set_alpha_warmup "$updates"; fi
+# Schedules that a user names have no such option, or their own
+if [[ -n ${DECAYS-} ]] && ! has_option --lr-scheduler; then TRAINING+=(--total-num-update "$updates"); fi
 # Each epoch gets new batches, made from its number: otherwise fairseq keeps those of the
 # epoch in which the process began, and a resumed training takes another course.
 # With a batch size multiple above 1 (the default is 8), current fairseq silently leaves
@@ -98,8 +99,8 @@ options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch
 binary_files
 data=$(files_fingerprint "${BINARY[@]}")
 settings=$(
-    printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
-    printf ' %q' "${options[@]}" "${REST[@]}"
+    printf 'data: %s\ntokens in a batch: %s\noptions:' "$data" "$BATCH_TOKENS"
+    printf ' %q' "${options[@]}" "${named[@]}"
     [[ -z ${models[--finetune-from-model]-} ]] || printf '\nstarts from: %s' "$(sha256_of "${models[--finetune-from-model]}")"
     [[ -z ${models[--teacher]-} ]] || printf '\nlearns from: %s' "$(sha256_of "${models[--teacher]}")"
 )
@@ -107,12 +108,13 @@ checkpoints=$RUN/checkpoints
 step=$(fingerprint train "$settings")
 run=${RUN##*/}
 
+# A training may go on on another device
 own_the_folder() {
-    if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then
-        set_aside "$RUN" "settings or data of $run have changed"
-    fi
+    local file=$RUN/settings.txt
+    if [[ -f $file && $(tail -n +2 "$file") == "$settings" ]]; then return; fi
+    if [[ -d $checkpoints ]]; then set_aside "$RUN" "settings or data of $run have changed"; fi
     mkdir -p "$RUN"
-    write_atomically "$RUN/settings.txt" printf '%s\n' "$settings"
+    write_atomically "$file" printf 'device: %s\n%s\n' "$device" "$settings"
 }
 
 if ((NODE_RANK == 0)); then own_the_folder; fi

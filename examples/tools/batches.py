@@ -4,7 +4,7 @@ batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 -
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and about how many updates an epoch has. A second line says how many training pairs
+fairseq-train, and how many updates an epoch has on one process. A second line says how many training pairs
 are left out, if any are. A single text, of a language model, is cut into blocks.
 """
 
@@ -36,13 +36,17 @@ def sizes(path: Path) -> numpy.ndarray:
 
 
 def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
-    """The number of tokens in the longer side of each pair, or in all texts to classify."""
+    """The number of tokens in the longer side of each pair, or in all texts to classify.
+
+    Pairs are in the order in which fairseq makes batches, by the source, then the target.
+    """
     inputs = sorted(folder.glob(f"input?/{split}.idx"))
     if inputs:
         # The task puts a token before each: <s>, or the separator
         return numpy.sum([sizes(path) + 1 for path in inputs], axis=0)
     pair = "-".join(languages)
-    return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
+    source, target = (sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages)
+    return numpy.maximum(source, target)[numpy.lexsort((target, source))]
 
 
 def block_lengths(folder: Path, split: str, block_tokens: int) -> numpy.ndarray:
@@ -63,7 +67,19 @@ def share(batch_tokens: int, most_tokens: int, world: int) -> tuple[int, int]:
     return update_freq, max_tokens
 
 
-def left_out(world: int, max_tokens: int, lengths: numpy.ndarray, what: str) -> str | None:
+def updates(batch_tokens: int, lengths: numpy.ndarray) -> int:
+    """How many batches pairs of these lengths fill, in this order."""
+    batches, taken, longest = 1, 0, 0
+    for length in lengths.tolist():
+        taken, longest = taken + 1, max(longest, length)
+        if taken * longest > batch_tokens:
+            batches, taken, longest = batches + 1, 1, length
+    return batches
+
+
+def left_out(
+    world: int, update_freq: int, max_tokens: int, lengths: numpy.ndarray, what: str
+) -> str | None:
     """Say how many training pairs are too long for a process; refuse more than a few."""
     too_long = int((lengths > max_tokens).sum())
     found = (
@@ -71,7 +87,10 @@ def left_out(world: int, max_tokens: int, lengths: numpy.ndarray, what: str) -> 
         f"{len(lengths)} {what} are longer"
     )
     if 100 * too_long > MOST_LEFT_OUT * len(lengths):
-        raise UsageError(f"{found}: use fewer processes, or a larger --most-tokens")
+        remedies = ["fewer processes"] * (world > 1) + ["a larger --most-tokens"] * (
+            update_freq > 1
+        )
+        raise UsageError(f"{found}: use {' or '.join(remedies) or 'larger batches'}")
     return f"{found}: they are left out" if too_long else None
 
 
@@ -93,10 +112,11 @@ def main(arguments: list[str] | None = None) -> None:
             what = "blocks of the training text"
             lengths = partial(block_lengths, block_tokens=options.block_tokens)
         train, valid = (lengths(options.data, split) for split in ("train", "valid"))
-        note = left_out(world, max_tokens, train, what)
+        note = left_out(world, update_freq, max_tokens, train, what)
         # fairseq stops at a validation sentence longer than --max-tokens-valid
-        updates = -(-int(train.sum()) // options.batch_tokens)
-        print(world, update_freq, max_tokens, max(int(valid.max()), most), updates)
+        valid_tokens = max(int(valid.max()), most)
+        of_epoch = updates(options.batch_tokens, train)
+        print(world, update_freq, max_tokens, valid_tokens, of_epoch)
         if note is not None:
             print(note)
 

@@ -37,23 +37,6 @@ def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> di
     return found
 
 
-@pytest.mark.parametrize("recipe", ["bible_es_en", "debian_en_de"])
-def test_the_learning_rate_falls_to_0_at_the_end_unless_a_schedule_is_given(recipe: str) -> None:
-    total = int(options_of(recipe, "TRAINING")["total_num_update"])
-    halved = int(options_of(recipe, "TRAINING", BATCH_TOKENS="1250")["total_num_update"])
-    assert halved == pytest.approx(total / 2, rel=0.01)
-    # The other schedules in fairseq do not have the option
-    for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
-        assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
-
-
-def test_alpha_rises_in_the_first_half_of_training_unless_told_otherwise() -> None:
-    found = options_of("bible_es_en", "TRAINING")
-    assert int(found["alpha_warmup_updates"]) == int(found["total_num_update"]) // 2
-    for given in ("--alpha-warmup-updates 0", "--finetune-from-model=whole.pt"):
-        assert "alpha_warmup_updates" not in options_of("bible_es_en", "TRAINING", given=given)
-
-
 def test_a_pruned_model_trains_further_at_the_rate_that_is_given() -> None:
     assert options_of("bible_es_en", "recovering")["lr"] == "0.003"
     found = options_of("bible_es_en", "recovering", RECOVERY_LR="0.006")

@@ -272,6 +272,7 @@ WRONG = [
     (RECIPE, "train.sh", {}, "no mapping given"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "option --max-update is set by the recipe"),
     (RECIPE, "train.sh entmax --max-tokens 3", {}, "--most-tokens, --processes, --nodes or --cpu"),
+    ("bible_en_lm", "train.sh entmax --tokens-per-sample=9", {}, "change BLOCK_TOKENS in its"),
     (RECIPE, "train.sh --nodes 2 entmax", {}, "option --master got ''"),
     (RECIPE, "train.sh --nodes 2 --node-rank 2 entmax", {}, "give a number from 0 to 1"),
     (RECIPE, "train.sh --name ../x softmax", {}, "--name got '../x'"),

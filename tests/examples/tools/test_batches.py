@@ -2,8 +2,10 @@
 
 import numpy
 import pytest
-from batches import HEADER, MAGIC, left_out, longest_sides, main, share
+from batches import HEADER, MAGIC, left_out, longest_sides, main, share, updates
 from messages import UsageError
+
+from tests import support
 
 
 def write_index(path, lengths):
@@ -31,21 +33,35 @@ def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
 
 def test_up_to_one_in_a_hundred_pairs_may_be_too_long():
     lengths = numpy.full(200, 10)
-    of_two = (2, 50, lengths, "training pairs")
+    of_two = (2, 1, 50, lengths, "training pairs")
     assert left_out(*of_two) is None
     lengths[:2] = 51
     found = "2 process(es) take 50 tokens at a time, and 2 of 200 training pairs are longer"
     assert left_out(*of_two) == f"{found}: they are left out"
     lengths[2] = 51
-    with pytest.raises(UsageError, match="3 of 200 training pairs are longer: use fewer"):
+    with pytest.raises(UsageError, match=r"3 of 200 .* longer: use fewer processes$"):
         left_out(*of_two)
+    with pytest.raises(UsageError, match=r"use fewer processes or a larger --most-tokens$"):
+        left_out(2, 2, *of_two[2:])
+    with pytest.raises(UsageError, match=r"use larger batches$"):
+        left_out(1, 1, *of_two[2:])
+
+
+def test_updates_of_an_epoch_are_as_many_as_fairseq_makes_batches():
+    sides = [support.random_sentences(range(2, 40), seed=seed) * 10 for seed in (1, 2)]
+    sides[1].sort(key=lambda sentence: int(sentence[0]))
+    pairs = support.pair_dataset(*sides)
+    lengths = numpy.array([[*map(len, side)] for side in sides])
+    order = pairs.ordered_indices()
+    batches = pairs.batch_by_size(order, max_tokens=130)
+    assert updates(130, lengths.max(axis=0)[order]) == len(batches) > 50
 
 
 def test_a_pair_counts_by_its_longer_side_and_classified_pairs_by_the_sum(tmp_path):
     sides = {"es-en.es": [3, 9, 4], "es-en.en": [5, 1, 4]}
     for name, lengths in sides.items():
         write_index(tmp_path / "a" / f"train.{name}.idx", lengths)
-    assert longest_sides(tmp_path / "a", "train", ["es", "en"]).tolist() == [5, 9, 4]
+    assert longest_sides(tmp_path / "a", "train", ["es", "en"]).tolist() == [5, 4, 9]
     for name, lengths in (("input0", [3, 9, 4]), ("input1", [5, 1, 4]), ("label", [2, 2, 2])):
         write_index(tmp_path / name / "train.idx", lengths)
     assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [10, 12, 10]

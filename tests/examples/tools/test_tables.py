@@ -57,6 +57,15 @@ def test_p_is_two_sided_and_near_that_of_the_claims():
     assert side_by_side.p_values(texts, REFERENCES) == [None, pytest.approx(expected, abs=0.2)]
 
 
+def test_words_of_the_target_language_are_counted():
+    texts = [["今天天气很好。我们去公园。"] * 9 + [last] * 9 for last in ("我们去学校", "我们去")]
+    references = ["今天天气很好。我们去公园。"] * 9 + ["我们去学校。"] * 9
+    assert side_by_side.p_values(texts, references) == [None, None]  # no sentence is one word
+    _, chance = side_by_side.p_values(texts, references, "zh")
+    assert chance is not None
+    assert chance < 0.1
+
+
 def test_models_that_were_scored_on_other_sentences_are_refused(refusal, runs, tmp_path):
     (tmp_path / "good" / "test.ref").write_text("another\n")
     error = refusal(side_by_side.main, [*runs, "--names", "poor", "same", "good"])
