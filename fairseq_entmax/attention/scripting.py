@@ -177,7 +177,8 @@ class ScriptableAttention(FairseqMultiheadAttention):
         assert values is not None
         queries, batch = query.size(0), query.size(1)
         in_full = scores if scores.dtype == torch.float64 else scores.float()
-        probs = self.mapping(in_full.view(batch, self.num_heads, queries, -1))
+        in_full = in_full.view(batch, self.num_heads, queries, -1)
+        probs = self.mapping(in_full * self.score_scale.to(in_full.dtype))
         weights = self.dropout_module(probs.to(scores.dtype))
         # In beam search fairseq keeps keys and values of a source only once for all its hypotheses
         sources = values.size(0) // self.num_heads
@@ -198,6 +199,7 @@ class ScriptableAttention(FairseqMultiheadAttention):
 
 def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
     """Give a scriptable ``copy`` of an attention its mapping and gates as constants."""
+    copy.skip_embed_dim_check = True  # or fairseq calls torch's fused attention
     for name in ("filled", "scores_of", "_observers"):
         del copy.__dict__[name]
     for name in ("mapping", "gate"):
@@ -208,10 +210,9 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         return copy
     copy.has_heads = True
     copy.mapping = attention.mapping.exported()
-    scale = attention.query_scale()
-    if scale is not None:
-        scaling = torch.as_tensor(copy.__dict__.pop("scaling") * scale).detach()
-        copy.register_buffer("scaling", scaling, persistent=False)
+    scale = attention.mapping.score_scale()
+    scale = torch.as_tensor(1.0 if scale is None else scale).detach().view(-1, 1, 1)
+    copy.register_buffer("score_scale", scale, persistent=False)
     gates = torch.ones(attention.num_heads)
     if attention.gate is not None:
         gates = attention.gate.at_evaluation()

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +25,18 @@ class ScriptableEntmax(nn.Module):
     """Alpha-entmax with constant alpha - 1: a number up to 1, ``(heads,)``, or ``(1,)`` for all."""
 
     epsilon: Tensor
+    smallest: Final[float]
 
     def __init__(self, epsilon: float | Tensor) -> None:
         super().__init__()
-        epsilon = torch.as_tensor(epsilon).detach().view(-1, 1, 1).clamp(min=SMALLEST_EPSILON)
+        self.smallest = SMALLEST_EPSILON
+        epsilon = torch.as_tensor(epsilon).detach().view(-1, 1, 1)
         self.register_buffer("epsilon", epsilon, persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
-        return entmax_rows(scores, self.epsilon.to(scores.dtype))
+        # Here, as a module that was cast to half precision has rounded it to 0
+        return entmax_rows(scores, self.epsilon.to(scores.dtype).clamp(min=self.smallest))
 
 
 class ScriptablePerHeadMapping(nn.Module):

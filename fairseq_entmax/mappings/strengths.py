@@ -76,4 +76,4 @@ def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
             f"{tuple(scores.shape)}: give it scores (batch, heads, queries, keys) of {count} heads, "
             f"or build it for as many heads as they have, or with one number for all"
         )
-    return value.view(-1, 1, 1)
+    return value if count == 1 else value.view(-1, 1, 1)

@@ -113,6 +113,21 @@ def test_scores_with_another_number_of_heads_are_refused(shape):
         mapping(torch.zeros(shape))
 
 
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
+@pytest.mark.parametrize("text", ["entmax", "sqpnormmax", "softmax:temperature=learned"])
+def test_one_number_for_all_heads_maps_scores_of_any_shape(text, kernel, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_ENTMAX_KERNEL", kernel)
+    mapping = parse_mappings(text)[0].build(1)
+    scores = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(6))
+    expected = mapping(scores)
+    for shape in ((24, 5), (6, 4, 5), (1, 1, 24, 5)):
+        moved = scores.view(shape).clone().requires_grad_()
+        found = mapping(moved)
+        torch.testing.assert_close(found, expected.view(shape))
+        found.square().sum().backward()
+        assert moved.grad.shape == moved.shape
+
+
 def test_normal_draws_the_logits_from_a_standard_normal():
     torch.manual_seed(20)
     logits = Entmax(num_alphas=100_000).alpha_logit.detach().double()

@@ -47,6 +47,13 @@ def test_a_scripted_mapping_gives_the_same_result(text):
     assert (found[0, 0, 0] == 0).all()
 
 
+def test_a_scripted_mapping_may_be_cast_to_half_precision():
+    mapping = Entmax(num_alphas=2)
+    mapping.alpha_logit.data.copy_(torch.tensor([-18.0, 0.5]))  # alpha - 1 is 0 in float16
+    found = mapping.scriptable().half()(scores()[:, :2])
+    torch.testing.assert_close(found, mapping(scores()[:, :2]), atol=1e-3, rtol=0)
+
+
 def test_alpha_is_constant_in_a_scripted_mapping():
     mapping = Entmax(alpha_init=1.5)
     scripted = torch.jit.script(mapping.scriptable())
