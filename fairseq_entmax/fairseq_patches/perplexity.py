@@ -22,6 +22,7 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
     Logs the number of these tokens and the others' perplexity; lists of words show NaN for them."""
     namespace: dict[str, Any] = eval_lm.__globals__
     scores: list[Tensor] = []
+    first = int(kwargs.get("remove_bos_token", False))
     make = namespace["SequenceScorer"]
 
     def scorer_that_notes(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +33,7 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
             hypotheses = generate(*args, **kwargs)
             for hypothesis, *_ in hypotheses:
                 log_probs = hypothesis["positional_scores"]
-                scores.append(log_probs.double().cpu())
+                scores.append(log_probs[first:].double().cpu())
                 # NaN passes through fairseq's sums; for -inf it logs a message, which fails
                 hypothesis["positional_scores"] = log_probs.masked_fill(
                     log_probs == -math.inf, math.nan

@@ -26,10 +26,10 @@ def evaluate(command, caplog):
     """Return a function that evaluates a model like the command: results, formatted log."""
     stock = inspect.unwrap(command.eval_lm)
 
-    def of_model(model, changed=True, **options):
+    def of_model(model, changed=True, batch=None, **options):
         caplog.clear()
         caplog.set_level(logging.INFO)
-        given = ([model], text_task().dictionary, [text_batch(LENGTHS)])
+        given = ([model], text_task().dictionary, [batch or text_batch(LENGTHS)])
         how = partial(evaluate_with_zeros, stock) if changed else stock
         return how(*given, **options), [each.getMessage() for each in caplog.records]
 
@@ -58,6 +58,21 @@ def test_impossible_words_make_the_perplexity_infinite_and_are_counted(evaluate)
     finite = sorted(value for value in printed if not math.isnan(value))
     assert finite == pytest.approx(sorted(possible.log().tolist()), abs=1e-4)
     assert len(printed) == 36
+
+
+def test_a_start_of_sentence_that_fairseq_leaves_out_is_not_counted(evaluate):
+    model, batch = build_text_model(output_alpha=1.5), text_batch(LENGTHS)
+    batch["target"][:, 0] = text_task().dictionary.bos()
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(8)
+    found = []
+    for is_left_out in (False, True):
+        _, messages = evaluate(model, batch=batch, remove_bos_token=is_left_out)
+        (counts,) = (re.match(r"(\d+) of (\d+) tokens", each) for each in messages[-1:])
+        found.append([*map(int, counts.groups())])
+    first = model.get_normalized_probs(model(**batch["net_input"]), log_probs=False)[:, 0, 0]
+    assert found[0][0] - found[1][0] == (first == 0).sum() > 0
+    assert (found[0][1], found[1][1]) == (36, 32)
 
 
 def test_without_zeros_the_evaluation_matches_fairseqs(evaluate):
