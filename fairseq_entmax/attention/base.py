@@ -86,8 +86,6 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
         self.filled: list[str] = []
         self.scores_of: tuple[int, ...] = ()
         self._observers: list[Callable[[Tensor], None]] = []
-        # Otherwise fairseq calls torch's fused attention, which never shows the scores
-        self.skip_embed_dim_check = True
 
     def scriptable_form(self) -> FairseqMultiheadAttention:
         """Attention with these parameters for inference by ``torch.jit.script`` and ONNX."""
@@ -108,15 +106,11 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
 
     def queries(self, query: Tensor) -> Tensor:
         """Queries ``(queries, batch, width of the heads)`` for a kernel, scaled by the mapping."""
-        projected, scale = self.q_proj(query), self.query_scale()
-        return projected if scale is None else (projected * scale).to(projected.dtype)
-
-    def query_scale(self) -> float | Tensor | None:
-        """The mapping's score scale, for queries: a number, ``(width of the heads,)``, or None."""
-        mapping: Any = self.mapping
+        projected, mapping = self.q_proj(query), self.mapping
         scale = mapping.score_scale()
-        is_of_heads = isinstance(scale, Tensor) and scale.numel() > 1
-        return scale.repeat_interleave(self.head_dim) if is_of_heads else scale
+        if isinstance(scale, Tensor) and scale.numel() > 1:
+            scale = scale.repeat_interleave(self.head_dim)
+        return projected if scale is None else (projected * scale).to(projected.dtype)
 
     def keys_and_values(
         self, query: Tensor, key: Tensor | None, value: Tensor | None

@@ -14,7 +14,6 @@ from torch import nn
 
 from fairseq_entmax.attention import decoding_step, masks
 from fairseq_entmax.attention.base import AttentionWithHeads
-from fairseq_entmax.attention.projections import weighted_sum
 from fairseq_entmax.attention.request import Answer, Request
 from fairseq_entmax.kernels.inputs import join_heads
 from fairseq_entmax.mappings.base import has_hook
@@ -46,19 +45,20 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
         or not masks.every_query_has_a_key(request.key_padding_mask, request.attn_mask)
     ):
         return None
-    attention.skip_embed_dim_check = False
-    try:
-        answer: Answer = FairseqMultiheadAttention.forward(attention, *request)
-        return answer
-    finally:
-        attention.skip_embed_dim_check = True
+    answer: Answer = FairseqMultiheadAttention.forward(attention, *request)
+    return answer
 
 
 def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     """Compute scores, the mapping and the weighted sum of values; answers every request."""
-    if request.incremental_state is not None:
-        decoding_step.as_fairseq_reads(attention, request.incremental_state)
-    up_to_scores = request._replace(before_softmax=True, need_head_weights=False)
+    state = request.incremental_state
+    if state is None:
+        state = {}  # without one, fairseq calls torch's fused attention, which never shows the scores
+    else:
+        decoding_step.as_fairseq_reads(attention, state)
+    up_to_scores = request._replace(
+        incremental_state=state, before_softmax=True, need_head_weights=False
+    )
     scores, values = FairseqMultiheadAttention.forward(attention, *up_to_scores)
     if request.before_softmax:
         return scores, values
@@ -68,7 +68,8 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     probs = attention.mapping(in_full)
     for observer in attention._observers:
         observer(probs)
-    heads = weighted_sum(attention.dropout_module(probs.to(scores.dtype)), values)
+    weights = attention.dropout_module(probs.to(scores.dtype)).view_as(scores)
+    heads = torch.bmm(weights, values).view(batch, attention.num_heads, queries, -1)
     output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:
         # Returned by the layer, so that they get gradients with --checkpoint-activations

@@ -53,7 +53,7 @@ def _heads_and_probs(
     new: tuple[Tensor, Tensor] | None = None
     if isinstance(cache, HypothesesCache):
         new = attention.keys_and_values(query, None, None)
-    cached = cache.cached(attention.beam_size)
+    cached = cache.cached()
     queries = attention.queries(query)
     return step(queries, cached, cache.epsilon, attention.scaling, new, request.wants_weights)
 
@@ -135,6 +135,4 @@ def _of_source(
         for projected in attention.keys_and_values(request.query, key[:, is_first], None)
     )
     padding = None if padding is None else padding[is_first].float()
-    # Hypotheses per entry, as in fairseq's cache once the beam size is set
-    beam = attention.beam_size if rows == hypotheses else hypotheses // rows
-    return SourceCache(keys, values, epsilon, padding, origins, beam)
+    return SourceCache(keys, values, epsilon, padding, origins)

@@ -35,8 +35,8 @@ class Cache(Mapping[str, "Tensor | None"]):
         """Number of hypotheses."""
         return self._origins.size(0)
 
-    def cached(self, beam: int) -> Cached:
-        """What a kernel reads in a step; ``beam`` hypotheses in a row belong to one sentence."""
+    def cached(self) -> Cached:
+        """What a kernel reads in a step."""
         raise NotImplementedError
 
     def reorder(self, new_order: Tensor) -> None:
@@ -47,8 +47,7 @@ class Cache(Mapping[str, "Tensor | None"]):
 class SourceCache(Cache):
     """Keys and values of each source, stored once for all its hypotheses.
 
-    ``origins`` holds the source of each hypothesis; ``beam`` hypotheses share one entry of
-    fairseq's dictionary.
+    ``origins`` holds the source of each hypothesis.
     """
 
     names = (KEY, VALUE, PADDING)
@@ -60,18 +59,17 @@ class SourceCache(Cache):
         epsilon: Tensor,
         padding: Tensor | None,
         origins: Tensor,
-        beam: int,
     ) -> None:
         self._key, self._value, self.epsilon, self._padding = key, value, epsilon, padding
-        self._origins, self._beam = origins, beam
+        self._origins = origins
         # As long as whole sentences leave the search, this many in a row have the same source
         self._together = max(1, len(origins) // max(1, len(key)))
 
     def __getitem__(self, name: str) -> Tensor | None:
         tensor = {KEY: self._key, VALUE: self._value, PADDING: self._padding}[name]
-        return None if tensor is None else tensor[self._origins[:: self._beam].long()]
+        return None if tensor is None else tensor[self._origins.long()]
 
-    def cached(self, beam: int) -> Cached:
+    def cached(self) -> Cached:
         number = self._key.size(2)
         return Cached(self._key, self._value, number, self._origins, self._padding, self._together)
 
@@ -93,13 +91,13 @@ class HypothesesCache(Cache):
     def __getitem__(self, name: str) -> Tensor:
         return self._gathered({KEY: self._key, VALUE: self._value}[name])
 
-    def cached(self, beam: int) -> Cached:
+    def cached(self) -> Cached:
         """As for any cache, with room made for one more position, which the kernel writes."""
         hypotheses, room = self._origins.shape
         if self._number == room or hypotheses > self._key.size(0):
             self._move(max(_ROOM, 2 * self._number))
         self._number += 1
-        return Cached(self._key, self._value, self._number, self._origins, beam=beam)
+        return Cached(self._key, self._value, self._number, self._origins)
 
     def _move(self, room: int) -> None:
         """Move to more room, without the places of finished hypotheses."""

@@ -1,4 +1,4 @@
-"""Concatenated heads: projections cut to fewer heads, and weighted sums of values."""
+"""Projections of concatenated heads, cut to fewer heads."""
 
 # No `from __future__ import annotations` here: TorchScript reads the annotations of _Bias
 import math
@@ -33,25 +33,6 @@ def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: in
         # The blocks do not divide this width: use smaller ones
         output._forward_pre_hooks.clear()
         attention.out_proj = quant_noise(output, q_noise, math.gcd(block_size, rows))
-
-
-def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
-    """Sum values by ``(batch, heads, queries, keys)`` to ``(batch, heads, queries, head_dim)``.
-
-    In beam search fairseq keeps the values of cross-attention once per sentence, not per
-    hypothesis: their batch is then smaller than that of the probabilities.
-    """
-    batch, heads, queries, keys = probs.shape
-    if values.size(0) == batch * heads:
-        product = torch.bmm(probs.reshape(batch * heads, queries, keys), values)
-        return product.view(batch, heads, queries, -1)
-    sentences = values.size(0) // heads
-    product = torch.einsum(
-        "sbhqk,shkd->sbhqd",
-        probs.view(sentences, -1, heads, queries, keys),
-        values.view(sentences, heads, keys, -1),
-    )
-    return product.reshape(batch, heads, queries, -1)
 
 
 class _Bias(nn.Module):

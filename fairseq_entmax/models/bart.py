@@ -28,5 +28,8 @@ class EntmaxBARTModel(EntmaxTransformerModel, BARTModel):
     scriptable_class = BARTModel
     weights_may_be_unread: ClassVar[bool] = True
 
+    def set_beam_size(self, beam: int) -> None:
+        """Nothing: fairseq would keep it after a search, and take rows of a batch for one beam."""
+
 
 register_counterparts("bart", EntmaxBARTModel)

@@ -103,10 +103,8 @@ def test_kernel_steps_match_fairseqs_steps(mapping, heads, per_order, case):
 
 
 @both_kinds
-@pytest.mark.parametrize("beam", [1, 3])
-def test_the_cache_reads_like_fairseqs(kind, beam):
+def test_the_cache_reads_like_fairseqs(kind):
     attention = make(kind)
-    attention.set_beam_size(beam)
     given = ([[1, 0, 0, 5, 3, 4]], *beams(kind))
     caches = [cache_of(attention, run(attention, *given)[1]) for run in (decoded, by_fairseq)]
     assert "prev_key" in caches[0]
@@ -117,11 +115,9 @@ def test_the_cache_reads_like_fairseqs(kind, beam):
 
 
 @both_kinds
-@pytest.mark.parametrize("beam", [1, 3])
 @torch.no_grad()
-def test_a_search_may_alternate_between_kernel_and_fairseqs_steps(kind, beam):
+def test_a_search_may_alternate_between_kernel_and_fairseqs_steps(kind):
     attention, (source, _) = make(kind), beams(kind)
-    attention.set_beam_size(beam)
     query = torch.randn(5, 6, WIDTH, generator=torch.Generator().manual_seed(3))
     runs = []
     for observed in ((), (1, 2, 4)):

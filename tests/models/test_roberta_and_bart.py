@@ -154,6 +154,15 @@ def test_generation_by_bart_is_bitwise_fairseqs():
     assert ours == theirs
 
 
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
+def test_a_beam_search_leaves_the_losses_of_a_bart_as_they_were(kernel, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_ENTMAX_KERNEL", kernel)
+    model, sentences = spread_scores(build(BART, attn_mapping="entmax")), batch([5, 7], [6, 3])
+    before = model(**sentences["net_input"])[0]
+    search(model, sentences, beam=2)
+    assert torch.equal(model(**sentences["net_input"])[0], before)
+
+
 @pytest.mark.parametrize(("stock", "gated"), [(ROBERTA, "encoder-self"), (BART, "cross")])
 def test_a_gated_model_is_pruned_without_changing_its_logits(stock, gated):
     model = build(stock, attn_mapping="entmax", head_gates=gated)

@@ -78,7 +78,6 @@ class Search:
     def best(self, sample: Any) -> list[Tensor]:
         """Return the best hypothesis of each sentence of a batch, on the CPU."""
         prefix = sample["target"][:, :size] if (size := self._config.prefix_size) else None
-        self._model.decoder.set_beam_size(self.generator.beam_size)
         with self._errors():
             found = self._task.inference_step(
                 self.generator, [self._model], sample, prefix_tokens=prefix
@@ -89,7 +88,7 @@ class Search:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Run fairseq's code; say in one line why it fails, and let each row be a sentence again."""
+        """Run fairseq's code; say in one line why it fails."""
         try:
             yield
         except (AssertionError, NotImplementedError, ValueError) as error:
@@ -99,9 +98,6 @@ class Search:
             is_endless = re.fullmatch(r"(\d+) < \1", text)
             message = NOTHING_FOUND if is_endless else f"cannot generate with these options: {text}"
             raise ValueError(message) from error
-        finally:
-            # Until then cross-attention treats beam_size rows as one sentence
-            self._model.decoder.set_beam_size(1)
 
 
 class GeneratedDataset:

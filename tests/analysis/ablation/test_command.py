@@ -62,7 +62,6 @@ def targets_of(model):
         tokens[:-1] = tokens[:-1].clamp(4)  # words, not special symbols
         tokens[-2] = 4 + (tokens[-2] + 3) % 20
         targets.append(tokens)
-    model.decoder.set_beam_size(1)
     return targets
 
 
