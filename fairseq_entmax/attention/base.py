@@ -106,8 +106,8 @@ class AttentionWithHeads(Scriptable, FairseqMultiheadAttention):
 
     def queries(self, query: Tensor) -> Tensor:
         """Queries ``(queries, batch, width of the heads)`` for a kernel, scaled by the mapping."""
-        projected, mapping = self.q_proj(query), self.mapping
-        scale = mapping.score_scale()
+        mapping: Any = self.mapping
+        projected, scale = self.q_proj(query), mapping.score_scale()
         if isinstance(scale, Tensor) and scale.numel() > 1:
             scale = scale.repeat_interleave(self.head_dim)
         return projected if scale is None else (projected * scale).to(projected.dtype)

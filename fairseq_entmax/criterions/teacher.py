@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -33,11 +34,16 @@ class Teacher:
     validation and the criterion's logs do not change. No checkpoint contains the teacher.
 
     Raises:
-        ValueError: there is no such checkpoint, or its dictionaries or classes differ in number
-            from the task's.
+        ValueError: there is no such checkpoint, its dictionaries or classes differ in number
+            from the task's, or it is in ``save_dir``.
     """
 
-    def __init__(self, path: str, task: Any, weight: float) -> None:
+    def __init__(self, path: str, task: Any, weight: float, save_dir: str = "") -> None:
+        if save_dir and os.path.realpath(os.path.dirname(path)) == os.path.realpath(save_dir):
+            raise ValueError(
+                f"--teacher {path} is in the folder of --save-dir, where checkpoints of this training "
+                f"may replace it: give another --save-dir"
+            )
         # So that training draws the same random numbers as without a teacher
         with torch.random.fork_rng(devices=[]):
             try:
@@ -104,7 +110,11 @@ class Teacher:
             loss, size, logged = forward(model, sample, reduce=reduce)
         if not model.training:
             return loss, size, logged
-        each = self.divergence(model, *calls[-1])
+        inputs, options, output = calls[-1]
+        if getattr(criterion, "copy_loss_alone", False):
+            copied = output[1]["copy"]
+            output[1]["copy"] = copied._replace(weights=copied.weights.detach())
+        each = self.divergence(model, inputs, options, output)
         if each.dim() == 2 and sample["target"].dim() == 2:
             is_real = sample["target"].ne(criterion.padding_idx)
             is_real[:, : getattr(criterion, "ignore_prefix_size", 0)] = False

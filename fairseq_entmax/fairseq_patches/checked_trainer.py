@@ -39,7 +39,7 @@ def check_and_follow(
         if hasattr(criterion, "check_model"):
             criterion.check_model(model)
         if hasattr(model, "prepare_criterion"):
-            model.prepare_criterion(criterion, task)
+            model.prepare_criterion(criterion, task, cfg.checkpoint.save_dir)
     longest = max((rise.length for rise in rises_of(model)), default=0)
     if 0 < cfg.optimization.max_update < longest:
         logger.warning(

@@ -32,7 +32,6 @@ from fairseq_entmax.fairseq_patches import (
     fasta,
     finished_training,
     literals,
-    moved_checkpoints,
     moving_averages,
     numpy_compat,
     optimizer_state,
@@ -93,8 +92,7 @@ def install() -> None:
     utils.multi_tensor_l2norm_available = True
     replace(FastaDataset, "_build_index", fasta.refuse)
     replace(PathManager, "copy", atomic_copies.copy_whole)
-    opening = error_sentences.refuse_checkpoint, moved_checkpoints.forget_folder
-    replace(checkpoint_utils, "load_checkpoint_to_cpu", *opening)
+    replace(checkpoint_utils, "load_checkpoint_to_cpu", error_sentences.refuse_checkpoint)
     replace(file_utils, "load_archive_file", archives.extract_within_folder)
     literals.restrict_eval()
     replace_in(numpy_compat.MODULES, "np", numpy_compat.NumPyWithCompat("numpy"))

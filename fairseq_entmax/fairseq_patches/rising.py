@@ -58,17 +58,20 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
 
 
 def step_without_loss(step: Callable[..., Any], trainer: Trainer, epoch: int, *loss: Any) -> Any:
-    """``Trainer.lr_step``, but no loss lowers the rate of ``reduce_lr_on_plateau`` while anything rises."""
-    return step(trainer, epoch, *(() if _is_rising(trainer) else loss))
+    """``Trainer.lr_step``, but no loss lowers the rate of ``reduce_lr_on_plateau`` until nothing rises and heads are decided."""
+    return step(trainer, epoch, *(loss if _is_settled(trainer) else ()))
 
 
 def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:
     """``should_stop_early``, but ``--patience`` counts only once nothing rises and heads are decided."""
     trainer = compat.last_trainer()
-    if trainer is None:
-        return stop(*args)
+    return (trainer is None or _is_settled(trainer)) and stop(*args)
+
+
+def _is_settled(trainer: Trainer) -> bool:
+    """Whether nothing rises any more, and heads are decided, before which the loss may grow."""
     decide_at = getattr(getattr(trainer.get_criterion(), "penalty", None), "decide_at", None) or 0
-    return trainer.get_num_updates() >= decide_at and not _is_rising(trainer) and stop(*args)
+    return trainer.get_num_updates() >= decide_at and not _is_rising(trainer)
 
 
 def _is_rising(trainer: Trainer) -> bool:

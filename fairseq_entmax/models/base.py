@@ -157,7 +157,7 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         model.take_features(options, prepared)
         return model
 
-    def prepare_criterion(self, criterion: Any, task: Any) -> None:
+    def prepare_criterion(self, criterion: Any, task: Any, save_dir: str = "") -> None:
         """Before training, add the loss against ``--teacher``, if given, to a criterion.
 
         Raises:
@@ -171,7 +171,8 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
             )
         teaching = self.attention_options.features.get("teaching")
         if teaching and teaching.teacher and teaching.teacher_weight:
-            Teacher(teaching.teacher, task, teaching.teacher_weight).teach(self, criterion)
+            teacher = Teacher(teaching.teacher, task, teaching.teacher_weight, save_dir)
+            teacher.teach(self, criterion)
 
     def head_seed(self) -> int:
         """The seed for the initial values of what mappings learn."""

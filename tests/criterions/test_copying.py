@@ -8,6 +8,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, _values_of_copy_heads
+from fairseq_entmax.criterions.teacher import Teacher
 from tests.support import MARKERS, build_model, marked_task, sample, spread_scores, tiny_task
 from tests.training import make_trainer, train
 
@@ -128,6 +129,24 @@ def test_copy_heads_can_learn_from_the_copy_loss_alone():
     torch.testing.assert_close(of_three, 3 * of_one, atol=1e-3, rtol=1e-3)
     alone = criterion(copy_loss_weight=1.0)(model, copied_sample())[0]
     assert not torch.allclose(copy_scores_gradient(alone, model), found[1.0], atol=1e-3)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_copy_heads_can_learn_from_the_copy_loss_alone_despite_a_teacher(alone, monkeypatch):
+    model, teacher, received = build_model(COPY).train(), object.__new__(Teacher), []
+    teacher.model, teacher.path, teacher.weight = build_model(COPY, seed=7), "teacher.pt", 0.5
+    loss_of = criterion(copy_loss_weight=1.0, copy_loss_alone=alone)
+    teacher.teach(model, loss_of)
+    make = model.decoder._parts
+
+    def watched(*given):
+        parts = make(*given)
+        parts.weights.register_hook(lambda gradient: received.append(gradient.abs().max() > 0))
+        return parts
+
+    monkeypatch.setattr(model.decoder, "_parts", watched)
+    loss_of(model, copied_sample())[0].backward()
+    assert received == ([] if alone else [True])
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax15", "entmax"])

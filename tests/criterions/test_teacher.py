@@ -137,7 +137,8 @@ def test_a_teacher_of_weight_zero_changes_nothing_and_a_teacher_stays_fixed(tmp_
 
 
 def test_a_teacher_leaves_the_students_task_and_folder_alone(tmp_path, monkeypatch):
-    path, task = written(tmp_path, build_model(), save_dir="checkpoints"), tiny_task()
+    of_training = {"save_dir": "checkpoints", "cross_attn_heads": "4,4"}
+    path, task = written(tmp_path, build_model(), **of_training), tiny_task()
     task.sequence_generator = "the student's"
     # A pruned student is trained in the folder that trained the teacher
     (tmp_path / "checkpoints").mkdir()
@@ -204,6 +205,6 @@ def test_an_unsuitable_teacher_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"--teacher no\.pt cannot be loaded: Model file not"):
         make_trainer(build_model(teacher="no.pt"))
     with pytest.raises(ValueError, match=r"--teacher kept/last\.pt is in the folder of --save-dir"):
-        build_model(teacher="kept/last.pt", save_dir="./kept/")
+        Teacher("kept/last.pt", tiny_task(), 0.5, save_dir="./kept/")
     with pytest.raises(ValueError, match="--teacher-weight: the weight must be from 0 to 1, not 2"):
         build_model(teacher_weight=2)

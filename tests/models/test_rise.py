@@ -121,14 +121,18 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
-def test_patience_waits_until_heads_are_decided():
+def test_patience_and_a_plateau_wait_until_heads_are_decided():
     options = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--target-heads=3"]
     options += ["--decide-heads-at=2", "--max-update=3"]
+    options += ["--lr-scheduler=reduce_lr_on_plateau", "--lr-shrink=0.5"]
     trainer, stops = make_trainer(build_model(head_gates="cross"), *options), []
+    rates = []
     for _ in range(3):
         train(trainer)
         stops.append(rising.wait_until_risen(lambda: True))
+        rates.append(trainer.lr_step(1, 5.0 + len(stops)))
     assert stops == [False, True, True]
+    assert rates == [0.01, 0.01, 0.005]  # the second loss is the first to compare with
 
 
 def test_a_second_training_in_a_process_forgets_the_best_score_of_the_first():

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 import torch
+from fairseq.token_generation_constraints import pack_constraints
 
 from fairseq_entmax.tasks.search import CoverageEnsemble, RepeatedNgrams
 from tests.brute_force_search import Sentence, known_options, search
@@ -192,3 +193,13 @@ def test_a_repetition_is_allowed_where_nothing_else_is_possible():
     lprobs[1, 5] = -2.0
     blocked = RepeatedNgrams(1)(tokens, lprobs, 1, 2, step=2)
     assert blocked.isfinite().nonzero().tolist() == [[0, 4], [1, 5]]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_words_that_must_occur_twice_end_no_search_that_forbids_it(size):
+    word, twice = torch.tensor([5]), torch.tensor([7, 7])
+    required = pack_constraints([[word, word], [twice, twice], [], [word]])
+    options = {"max_len_b": MAX_LEN, "constraints": "ordered", "no_repeat_ngram_size": size}
+    generator = task().build_generator([model()], Namespace(beam=3, max_len_a=0, **options))
+    found = task().inference_step(generator, [model()], sample(), constraints=required)
+    assert all(len(hypotheses) > 0 for hypotheses in found)

@@ -40,6 +40,8 @@ def search_with_zeros(
     """
     models = [*generator.model.models, generator.lm_model]
     has_zeros = any(model is not None and _may_give_zeros(model) for model in models)
+    # Blocked repetitions, of probability zero, may be all that constraints allow
+    has_zeros |= generator.search.supports_constraints and bool(generator.repeat_ngram_blocker)
     if not has_zeros and not isinstance(generator.search, DiverseBeamSearch):
         sentences = generate(generator, *args, **kwargs)
         for hypotheses in sentences:

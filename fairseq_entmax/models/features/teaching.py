@@ -1,11 +1,9 @@
 """A teacher: a trained model whose probabilities the model learns, besides its targets."""
 
-import os
 from dataclasses import dataclass
-from typing import Any
 
 from fairseq_entmax.mappings.functional import number_in
-from fairseq_entmax.models.feature import Feature, ModelOptions, option
+from fairseq_entmax.models.feature import Feature, option
 
 
 @dataclass
@@ -27,13 +25,3 @@ class Teaching(Feature):
         lambda value: number_in(value, "the weight", lambda w: 0 <= w <= 1, "from 0 to 1"),
         "NUMBER",
     )
-
-    def fit(self, options: ModelOptions, args: Any) -> None:
-        """Refuse a teacher that a checkpoint of this training could replace."""
-        folder = getattr(args, "save_dir", None)
-        kept = os.path.realpath(os.path.dirname(self.teacher or ""))
-        if self.teacher and folder and kept == os.path.realpath(folder):
-            raise ValueError(
-                f"--teacher {self.teacher} is in the folder of --save-dir, where checkpoints of this "
-                f"training may replace it: give another --save-dir"
-            )
