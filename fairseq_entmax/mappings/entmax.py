@@ -33,14 +33,8 @@ def check_alpha_init(alpha_init: str | float, name: str) -> str | float:
     """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
     if alpha_init == NORMAL:
         return NORMAL
-    allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
-    number = number_in(alpha_init, name, lambda x: 1.0 <= x <= 2.0, allowed)
-    if number in (1.0, 2.0):
-        raise ValueError(
-            f"{name} must be strictly between 1 and 2 if alpha is learned, not {number}: an alpha "
-            f"that starts at 1 or 2 never changes; for a fixed alpha use 'entmax:alpha={number:g}'"
-        )
-    return number
+    allowed = f"'{NORMAL}' or a number strictly between 1 and 2 (for a fixed alpha, entmax:alpha=2)"
+    return number_in(alpha_init, name, lambda x: 1.0 < x < 2.0, allowed)
 
 
 class Entmax(OfHeads):

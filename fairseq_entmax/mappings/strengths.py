@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.mappings.structured import check_p, check_strength
+from fairseq_entmax.mappings.functional import number_in
+from fairseq_entmax.mappings.structured import LARGEST_STRENGTH
 
 # What a text says instead of a number
 LEARNED = "learned"
@@ -34,23 +35,14 @@ def or_learned(check: Callable[[Any, str], float]) -> Callable[[Any, str], float
 
 def check_strength_init(value: float | str, name: str) -> float:
     """Return the initial value, above 0, of a learned strength as a float, or raise ValueError."""
-    number = check_strength(value, name)
-    if number == 0.0:
-        raise ValueError(
-            f"{name} must be a number above 0, not {number}: a learned strength that starts at 0 never changes"
-        )
-    return number
+    allowed = "a number above 0, up to 1e30 (a learned strength that starts at 0 never changes)"
+    return number_in(value, name, lambda x: 0.0 < x <= LARGEST_STRENGTH, allowed)
 
 
 def check_p_init(value: float | str, name: str) -> float:
     """Return the initial value of a learned p, strictly between 1 and 2, or raise ValueError."""
-    number = check_p(value, name)
-    if number == 2.0:
-        raise ValueError(
-            f"{name} must be strictly between 1 and 2, not {number}: a learned p that starts at 1 "
-            f"or 2 never changes"
-        )
-    return number
+    allowed = "strictly between 1 and 2 (a learned p that starts there never changes)"
+    return number_in(value, name, lambda x: 1.0 < x < 2.0, allowed)
 
 
 def logit_above_one(number: float) -> float:

@@ -72,7 +72,7 @@ WRONG = [
         (f"entmax:alpha={value}", f"mapping 'entmax:alpha={value}': alpha must be from 1 ", value)
         for value in ("0.5", "2.01", "nan", "x", "1.5=2")
     ),
-    ("entmax:init=x", ": init must be 'normal' or a number strictly between 1 and 2, not 'x'"),
+    ("entmax:init=x", ": init must be 'normal' or a number strictly between 1 and 2", "not 'x'"),
     ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
     ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number from 0 to 1e", "tv=learned"),
     ("entmax:oscar=x", "oscar must be a number from 0 to 1e30", "not 'x'; or oscar=learned"),
@@ -82,8 +82,8 @@ WRONG = [
     ("entmax:alpha=1.5:init=1.2", "init needs a learned alpha, but alpha=1.5 is fixed"),
     ("fusedmax:tv_init=0.2", "tv_init needs a learned tv, but tv=0.1 is fixed"),
     ("entmax:oscar_init=0.2", "oscar_init needs oscar=learned: write both, or neither"),
-    ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, not 0.0"),
-    ("sqpnormmax:p=learned:p_init=2", "p_init must be strictly between 1 and 2, not 2.0"),
+    ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, up to 1e", ", not 0.0"),
+    ("sqpnormmax:p=learned:p_init=2", "p_init must be strictly between 1 and 2 (", "not 2.0"),
     ("fusedmax:share=layer", "share needs a learned number, but alpha=2 and tv=0.1 are fixed"),
     ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
     ("softmax:temperature_init=2", "temperature_init needs temperature=learned: write both, or"),

@@ -6,7 +6,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import nn
 
 from fairseq_entmax.attention import MultiheadAttention
-from fairseq_entmax.mappings import parse_mapping
+from fairseq_entmax.mappings import parse_mapping, parse_mappings
 from tests.language_models import ADAPTIVE, build_text_model, text_batch
 from tests.support import all_gates, batch, build_model, build_roberta, padded, spread_scores
 
@@ -149,6 +149,18 @@ def test_other_modules_may_contain_several_attentions():
     model, states = Attentions().eval(), torch.randn(5, 2, 16)
     expected = model(states)
     torch.testing.assert_close(torch.jit.script(model)(states), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "entmax15:temperature=2|sparsemax"])
+@torch.no_grad()
+def test_a_finite_mask_is_added_before_the_temperature(mapping):
+    torch.manual_seed(4)
+    (spec,) = parse_mappings(mapping)
+    module = MultiheadAttention(16, 2, mapping=spec.build(2), self_attention=True).eval()
+    states, mask = torch.randn(5, 2, 16), torch.randn(5, 5)
+    expected = module(states, states, states, attn_mask=mask)
+    found = torch.jit.script(module)(states, states, states, attn_mask=mask)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
