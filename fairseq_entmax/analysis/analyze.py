@@ -20,17 +20,18 @@ from fairseq_entmax.analysis.data import GENERATED, data_types, generation, load
 from fairseq_entmax.analysis.data.annotations.annotated import Annotations
 from fairseq_entmax.analysis.data.batch import Tables
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.data.samples import on_device
+from fairseq_entmax.analysis.data.samples import evenly_spread, on_device
 from fairseq_entmax.analysis.document import summary
 from fairseq_entmax.analysis.document.map_entries import maps_of
 from fairseq_entmax.analysis.document.model_entries import model_entry
 from fairseq_entmax.analysis.models.loaded import LoadedModel, load_models
 from fairseq_entmax.analysis.passes.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares, shares_of
-from fairseq_entmax.analysis.passes.typical import borders, typical
 from fairseq_entmax.progress import watched
 
 logger = logging.getLogger(__name__)
+
+LONGEST_SHOWN = 80
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,12 +76,11 @@ class Study(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """Results of one pass: a collector per model, the maps' sentences, how they were chosen."""
+    """Results of one pass: a collector per model, counts of the data, the maps' sentences."""
 
     collectors: list[ModelCollector]
     counts: DataCounts
     sentences: list[int]
-    chosen: dict[str, Any]
 
 
 def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
 
 def record(study: Study) -> Recorded:
     """Run every model over the data once and accumulate the measures of its attention weights."""
-    args, data_type = study.args, study.data_type
+    args = study.args
     collectors = [ModelCollector(one, study.wanted) for one in study.models]
     lengths: dict[int, int] = {}
     networks = [loaded.model for loaded in study.models]
@@ -137,14 +137,22 @@ def record(study: Study) -> Recorded:
                 text = study.tables.with_target(batch, pair["net_input"]["prev_output_tokens"])
             collector.update(pair, text)
             longest = torch.maximum(longest, text.target.lengths)
-        shown = data_type.length_shown(longest)
-        lengths |= zip(sample["id"].tolist(), shown.tolist(), strict=True)
+        lengths |= zip(sample["id"].tolist(), longest.tolist(), strict=True)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, which has no usable sentence")
-    if study.sentences is not None:
-        return Recorded(collectors, counts, study.sentences, {"by": "asked"})
-    how = {"by": "typical", "lengths": borders(lengths)}
-    return Recorded(collectors, counts, typical(lengths, choices.MAPS), how)
+    shown = typical(lengths) if study.sentences is None else study.sentences
+    return Recorded(collectors, counts, shown)
+
+
+def typical(lengths: dict[int, int]) -> list[int]:
+    """Choose sentences of all lengths, those near the median first. A map of more tokens than
+    :data:`LONGEST_SHOWN` is hard to read, so longer sentences come only if others do not suffice."""
+    ordered = sorted(lengths, key=lambda one: (lengths[one], one))
+    median = lengths[ordered[len(ordered) // 2]]
+    readable = [one for one in ordered if lengths[one] <= LONGEST_SHOWN]
+    among = readable if len(readable) >= choices.MAPS else ordered
+    chosen = [among[place] for place in evenly_spread(len(among), choices.MAPS)]
+    return sorted(chosen, key=lambda one: abs(lengths[one] - median))
 
 
 def written(
@@ -166,7 +174,6 @@ def written(
         "numbers": [],
         "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
-        "chosen": recorded.chosen,
         "maps": maps_of(
             study.datasets, recorded.sentences, study.models, study.task, args.of == GENERATED
         ),

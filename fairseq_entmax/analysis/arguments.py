@@ -72,7 +72,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
             type=int,
             metavar="N",
             help=f"how many sentences, spread evenly over the data, to compute {measure.name} on "
-            f"(default: {measure.sentences}, or fewer once standard errors are small)",
+            f"(default: {measure.sentences})",
         )
 
 

@@ -96,10 +96,7 @@ def rank_correlation(lines: Sequence[Line], name: str = "alpha") -> RankCorrelat
     without one. Raises ValueError, with the reason, if the lines are not of one record."""
     if not lines:
         raise ValueError(f"the record of {name} is empty")
-    softmax = {SOFTMAX.get(name), None}
-    lines = [
-        *itertools.dropwhile(lambda line: {*_values(line).values()} <= softmax, lines)
-    ] or lines
+    lines = lines[first_drawn(lines, name) :]
     courses = [_values(line) for line in lines]
     for line, values in zip(lines, courses, strict=True):
         if list(values) != list(courses[0]):
@@ -119,6 +116,12 @@ def rank_correlation(lines: Sequence[Line], name: str = "alpha") -> RankCorrelat
         start.setdefault(attention, []).append(course[0])
         end.setdefault(attention, []).append(course[-1])
     return RankCorrelation(name, lines[0]["update"], lines[-1]["update"], start, end)
+
+
+def first_drawn(lines: Sequence[Line], name: str) -> int:
+    """The place of the first line in which a head has left softmax; 0 if none has."""
+    softmax = {SOFTMAX.get(name), None}
+    return next((n for n, x in enumerate(lines) if not {*_values(x).values()} <= softmax), 0)
 
 
 def lines_of(file: Path, name: str) -> list[Line]:

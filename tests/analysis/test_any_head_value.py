@@ -92,3 +92,15 @@ def test_a_record_ends_with_the_values_of_the_checkpoint(tmp_path, caplog):
     torch.testing.assert_close(lines[-1]["values"], alphas_of(model), atol=1e-6, rtol=0)
     assert record_of(tmp_path, model, (7, 0.001)) == {}
     assert "it is from another training" in caplog.text
+
+
+def test_a_thinned_record_keeps_the_line_in_which_heads_leave_softmax(tmp_path):
+    model = build_model(attn_mapping="entmax")
+    final = alphas_of(model)
+    dense = {one: dict.fromkeys(layers, [1.0] * 4) for one, layers in final.items()}
+    lines = [{"update": n, "alpha": dense if n < 4 else final} for n in range(900)]
+    (tmp_path / "alpha.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 899)
+    updates = [line["update"] for line in training_records(loaded)["alpha"]]
+    assert {0, 4, 899} < set(updates)
+    assert len(updates) == 200

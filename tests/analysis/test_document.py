@@ -7,7 +7,6 @@ from operator import getitem
 import pytest
 
 from fairseq_entmax.analysis import document
-from fairseq_entmax.analysis.document.schema import SCHEMA, as_text, schema
 from tests.analysis.report.synthetic import synthetic_analysis
 
 
@@ -66,8 +65,3 @@ def test_writing_rounds_numbers_and_a_failure_leaves_the_old_file(tmp_path):
         document.check_output(str(tmp_path), overwrite=False)
     document.check_output(str(tmp_path), overwrite=True)
     document.check_output(str(tmp_path / "new"), overwrite=False)
-
-
-def test_the_shipped_schema_matches_the_measures():
-    assert as_text(schema()) + "\n" == SCHEMA.read_text(encoding="utf-8")
-    assert as_text({"a": 1}) == '{"a": 1}'

@@ -1,8 +1,5 @@
 """Heads' shares of importance over a number of sentences."""
 
-from argparse import Namespace
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -10,34 +7,14 @@ from fairseq_entmax.analysis.data.samples import evenly_spread
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
-from fairseq_entmax.analysis.passes import importance_shares
-from fairseq_entmax.analysis.passes.importance_shares import (
-    FEWEST,
-    MORE,
-    ShareSums,
-    blocks_of,
-    shares_of,
-    spread_order,
-)
+from fairseq_entmax.analysis.passes.importance_shares import ShareSums
 from tests.support import batch, build_model, spread_scores
 
 
-def test_sentences_and_every_prefix_of_their_order_are_evenly_spread():
+def test_sentences_are_evenly_spread():
     assert evenly_spread(3, 10) == [0, 1, 2]
     assert evenly_spread(0, 4) == []
     assert evenly_spread(1000, 4) == [125, 375, 625, 875]
-    order = list(spread_order(1000))
-    for number in (10, 64, 96, 300):
-        for tenth in range(0, 1000, 100):
-            own = sum(tenth <= one < tenth + 100 for one in order[:number])
-            assert abs(own - number / 10) <= 3
-
-
-def test_by_default_sentences_are_added_up_to_the_measures_maximum():
-    blocks = blocks_of(Relevance(), 10_000, None)
-    assert [len(block) for block in blocks[:3]] == [FEWEST, MORE, MORE]
-    every = [number for block in blocks for number in block]
-    assert len(every) == len(set(every)) == Relevance.sentences
 
 
 def sums_of(*parts):
@@ -57,27 +34,6 @@ def test_the_error_does_not_depend_on_batches():
     residuals = rows.double() - share * rows.double().sum(dim=1, keepdim=True)
     expected = residuals.var(dim=0).div(50).sqrt() / (rows.double().sum() / 50)
     assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(("noise", "sentences"), [(0.0, FEWEST), (50.0, FEWEST + 4 * MORE)])
-def test_sentences_are_added_until_the_errors_are_small(monkeypatch, noise, sentences):
-    generator = torch.Generator().manual_seed(2)
-
-    class Known(Relevance):
-        precision = 0.01
-        sentences = FEWEST + 4 * MORE
-
-        def importance(self, model, sample):
-            random = torch.rand(len(sample["id"]), 2, generator=generator)
-            return {"cross": {0: 1 + noise * random}}
-
-    monkeypatch.setattr(importance_shares, "samples", lambda _, places, *__: [{"id": places}])
-    args = Namespace(relevance_sentences=None, batch_size=None, max_tokens=None)
-    args.no_progress_bar = True
-    model, tables = SimpleNamespace(model=None), SimpleNamespace(device=None)
-    shares = shares_of(args, Known(), model, None, range(1000), tables)
-    assert shares.sentences == sentences
-    assert (shares.largest_error <= 0.01) == (noise == 0)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
-"""Rewrites ``analysis.schema.json`` with the fields of all registered measures."""
+"""Prints the JSON Schema of ``analysis.json`` with the fields of all registered measures."""
 
-from fairseq_entmax.analysis.document.schema import SCHEMA, as_text, schema
+import json
 
-SCHEMA.write_text(as_text(schema()) + "\n", encoding="utf-8")
+from fairseq_entmax.analysis.document.schema import schema
+
+print(json.dumps(schema(), indent=1, ensure_ascii=False))

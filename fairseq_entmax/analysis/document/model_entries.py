@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.data.samples import evenly_spread
-from fairseq_entmax.analysis.head_order import Line, lines_of, lines_of_checkpoint
+from fairseq_entmax.analysis.head_order import Line, first_drawn, lines_of, lines_of_checkpoint
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.analysis.passes.collect import ModelCollector
 from fairseq_entmax.analysis.passes.importance_shares import Shares
@@ -96,8 +96,9 @@ def _record(loaded: LoadedModel, name: str) -> list[Line]:
         logger.warning("no usable record of %s for this model: %s", name, error)
         return []
     if len(lines) > LONGEST_RECORD:
-        indices = evenly_spread(len(lines), LONGEST_RECORD - 2)
-        lines = [lines[index] for index in sorted({0, *indices, len(lines) - 1})]
+        kept = {0, first_drawn(lines, name), len(lines) - 1}
+        kept |= {*evenly_spread(len(lines), LONGEST_RECORD - len(kept))}
+        lines = [lines[index] for index in sorted(kept)]
     return lines
 
 

@@ -1,21 +1,17 @@
-"""The JSON Schema of ``analysis.json``: a frame that is filled in with the fields of measures.
-
-``analysis.schema.json`` ships with the measures filled in. After changing a measure, rewrite it
-with ``python -m fairseq_entmax.analysis.document``."""
+"""The JSON Schema of ``analysis.json``: the frame in ``analysis.schema.json``, filled in with the
+fields of all registered measures. ``python -m fairseq_entmax.analysis.document`` prints it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
 from fairseq_entmax.analysis.measures.base import JsonSchema
 from fairseq_entmax.analysis.measures.model_measures import MODEL_MEASURES
 
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
-WIDTH = 140
 _FRAME = {
     "head": ("head",),
     "layer": ("attention", "layer", "mapping", "heads"),
@@ -54,18 +50,3 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
         document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
         document["$defs"][name]["required"] = required[name]
     return document
-
-
-def as_text(value: Any, indent: int = 0) -> str:
-    """Format JSON, with values that are short or contain no objects on one line."""
-    text = json.dumps(value, ensure_ascii=False)
-    is_leaf = not isinstance(value, dict | list) or "{" not in text[1:]
-    if is_leaf or indent + len(text) <= WIDTH:
-        return text
-    inner = indent + 2
-    if isinstance(value, dict):
-        parts = [f"{json.dumps(key)}: {as_text(one, inner)}" for key, one in value.items()]
-    else:
-        parts = [as_text(one, inner) for one in value]
-    space = "\n" + " " * inner
-    return f"{text[0]}{space}{(',' + space).join(parts)}\n{' ' * indent}{text[-1]}"

@@ -12,8 +12,7 @@ import torch
 from fairseq import data as fairseq_data
 from torch import Tensor
 
-from fairseq_entmax.analysis.arguments import add_analyze_options
-from fairseq_entmax.analysis.data import GENERATED, data_types, loading
+from fairseq_entmax.analysis.data import GENERATED, REFERENCE, data_types, loading
 from fairseq_entmax.analysis.data.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.data.samples import on_device
 from fairseq_entmax.analysis.importance.propagation import restored
@@ -24,11 +23,11 @@ from fairseq_entmax.analysis.models.loaded import LoadedModel
 
 
 def fairseq_parser() -> Any:
-    """A parser of ``analyze``'s options and fairseq's for data, subwords, search and devices."""
+    """A parser of fairseq's options for data, subwords, search and devices."""
     parser = loading.data_parser("")
     parser.prog, parser.usage = "fairseq-entmax look", USAGE
     parser.allow_abbrev = False
-    add_analyze_options(parser)
+    parser.set_defaults(of=REFERENCE)
     return parser
 
 

@@ -196,16 +196,12 @@ class ImportanceMeasure(Measure):
     """A head's importance to the model, as a share of its layer's, from passes of its own.
 
     Attributes:
-        sentences: the largest number of sentences, evenly spread, on which it is computed without
-            ``--NAME-sentences``.
-        precision: the largest standard error of a head's share that is small enough. When no head
-            has a larger one, no more sentences are taken. None: take all, whatever the error.
+        sentences: the number of sentences, evenly spread, without ``--NAME-sentences``.
         at_once: the largest number of sentences in a batch.
     """
 
     is_optional = True
     sentences: ClassVar[int]
-    precision: ClassVar[float | None] = None
     at_once: ClassVar[int] = 1
 
     @property

@@ -1,14 +1,13 @@
 """Estimate the importance of heads, with standard errors, on some sentences of a data set.
 
 Measures of importance need passes of their own, so they use sentences spread evenly over the data
-set, and take more of them until the standard error of every head's share of its layer is small."""
+set."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,30 +21,6 @@ from fairseq_entmax.analysis.measures.base import ImportanceMeasure
 from fairseq_entmax.analysis.models.loaded import LoadedModel
 from fairseq_entmax.progress import watched
 
-# Sentences before the first check of the standard error, which is itself an estimate, and between
-# checks
-FEWEST, MORE = 64, 32
-
-
-def spread_order(size: int) -> Iterator[int]:
-    """Yield the numbers below ``size`` in van der Corput's order: every prefix is evenly spread."""
-    bits = max(0, size - 1).bit_length()
-    for number in range(1 << bits):
-        reversed_ = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
-        if reversed_ < size:
-            yield reversed_
-
-
-def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list[list[int]]:
-    """Return blocks of sentence indices below ``size``; errors are checked after each block."""
-    if number is not None or measure.precision is None:
-        return [evenly_spread(size, number or measure.sentences)]
-    order = list(itertools.islice(spread_order(size), measure.sentences))
-    return [
-        order[:FEWEST],
-        *(order[begin : begin + MORE] for begin in range(FEWEST, len(order), MORE)),
-    ]
-
 
 class Shares(NamedTuple):
     """Heads' shares by one measure, and their standard errors, which are NaN for one sentence."""
@@ -53,13 +28,6 @@ class Shares(NamedTuple):
     heads: ByHead
     errors: ByHead
     sentences: int
-
-    @property
-    def largest_error(self) -> float:
-        """The largest standard error; infinite if they are unknown, 0 without heads."""
-        every = [error for layers in self.errors.values() for error in layers.values()]
-        largest = max((float(one.max()) for one in every if len(one)), default=0.0)
-        return math.inf if math.isnan(largest) else largest
 
 
 class ShareSums:
@@ -106,18 +74,13 @@ def shares_of(
     seen: Sequence[int],
     tables: Tables,
 ) -> Shares:
-    """Measure the importance of a model's heads, on as many of the sentences ``seen`` as needed."""
-    blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
+    """Measure the importance of a model's heads on some of the sentences ``seen``."""
+    number = getattr(args, measure.option) or measure.sentences
+    places = [seen[n] for n in evenly_spread(len(seen), number)]
     at_once = min(args.batch_size or measure.at_once, measure.at_once)
-    most, shown = sum(map(len, blocks)), loading.shows_progress(args)
-    sums = ShareSums()
-    with watched(None, measure.name, most, shown, "sentences") as progress:
-        for block in blocks:
-            places = [seen[n] for n in block]
-            for sample in samples(dataset, places, tables.device, at_once, args.max_tokens):
-                sums.update(measure.importance(loaded.model, sample))
-                progress.update(len(sample["id"]))
-            shares = sums.shares()
-            if measure.precision is not None and shares.largest_error <= measure.precision:
-                break
-    return shares
+    sums, shown = ShareSums(), loading.shows_progress(args)
+    with watched(None, measure.name, len(places), shown, "sentences") as progress:
+        for sample in samples(dataset, places, tables.device, at_once, args.max_tokens):
+            sums.update(measure.importance(loaded.model, sample))
+            progress.update(len(sample["id"]))
+    return sums.shares()

@@ -32,6 +32,7 @@ def with_ablations(
     Heads that were removed alone get ``ablation`` (score -> change) and ``significant`` (a list of
     scores); the document's numbers get ``ablation-SCORE``."""
     removed: dict[str, Removed] = {}
+    units: dict[str, str] = {}
     for path in paths:
         content = _parsed(path)
         try:
@@ -43,11 +44,13 @@ def with_ablations(
             raise ValueError(f"--ablation {path}: {error}") from None
         if name in removed:
             raise ValueError(f"--ablation {path}: another file is also of the model {name}")
-        removed[name] = heads
-    return joined(analysis, removed)
+        removed[name], units[name] = heads, content.get("loss_unit", "nats a token")
+    return joined(analysis, removed, units)
 
 
-def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, Any]:
+def joined(
+    analysis: dict[str, Any], removed: dict[str, Removed], units: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Do the same with removals that have been read, by the names of their models."""
     analysis = {**analysis, "models": copy.deepcopy(analysis["models"])}
     scores: dict[str, None] = {}
@@ -60,7 +63,7 @@ def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, A
                 changes, significant = heads.get(place, ({}, []))
                 if changes:
                     head |= {"ablation": changes, "significant": significant}
-    numbers = [*analysis["numbers"], *(_number(score).as_json() for score in scores)]
+    numbers = [*analysis["numbers"], *(_number(score, units or {}).as_json() for score in scores)]
     return {**analysis, "numbers": numbers}
 
 
@@ -70,12 +73,14 @@ def harm(head: dict[str, Any], score: str) -> float:
     return change if score == LOSS else -change
 
 
-def _number(score: str) -> Number:
+def _number(score: str, units: dict[str, str]) -> Number:
     title = _TITLES.get(score, score)
+    of_models = ", ".join(f"{name}: {unit}" for name, unit in units.items())
+    unit = f" ({of_models})" if score == LOSS and units else ""
     return Number(
         f"ablation-{score}",
         f"Δ {title} without it",
-        f"the change of the {title} if only this head is removed (fairseq-entmax ablate), "
+        f"the change of the {title}{unit} if only this head is removed (fairseq-entmax ablate), "
         f"{'above' if score == LOSS else 'below'} 0 if the model is worse without it; an asterisk "
         f"marks p below {LEVEL} after Holm's correction",
         ("ablation", score),

@@ -21,24 +21,6 @@ Row = dict[str, Any]
 IN_PART = 0.3
 
 
-def chosen_text(analysis: dict[str, Any]) -> str | None:
-    """How the sentences of maps were chosen; None if the document does not say, or has no maps."""
-    chosen, number = analysis.get("chosen"), len(analysis["maps"])
-    if chosen is None or not number:
-        return None
-    if chosen["by"] == "asked":
-        return "The sentences were chosen with --sentences."
-    _, first, median, third, _ = chosen["lengths"]
-    # The longer side, because sentences were chosen by its length
-    shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
-    tokens = " to ".join(map(str, sorted({min(shown), max(shown)})))
-    side = "" if analysis["data"].get("kind") else " (the longer side counts)"
-    lengths = f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
-    if first == third:
-        lengths = f"at least half of the data has {median} tokens, counting those that maps show"
-    return f"The sentences, of {tokens} tokens, were chosen by length: {lengths}."
-
-
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
     """How many sentences relevance and gradient are based on in each model, and their errors."""
     rows = []
@@ -55,8 +37,6 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
                     "sentences": model["importance_sentences"][measure.name],
                     "data": analysis["data"]["sentences"],
                     "error": max((one for one in errors if one is not None), default=None),
-                    "small": measure.precision,
-                    "option": f"--{measure.option.replace('_', '-')}",
                 }
             )
     return rows

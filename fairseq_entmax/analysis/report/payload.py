@@ -26,7 +26,6 @@ from fairseq_entmax.attentions import ATTENTIONS
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
-# Shown instead of how the sentences of maps were chosen
 OF_USER = "These are your own sentences, as given to fairseq-entmax look."
 
 
@@ -84,7 +83,7 @@ def page_data(
             for layer in model["attentions"]
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
-        "chosen": OF_USER if analysis["data"].get("own") else notes.chosen_text(analysis),
+        "chosen": OF_USER if analysis["data"].get("own") else None,
         "roleWords": explanations(analysis["settings"]),
         "importance": notes.importance_rows(analysis),
         "courses": notes.courses(analysis),

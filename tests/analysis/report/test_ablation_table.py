@@ -66,6 +66,16 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
     assert "ROUGE-1" in numbers[0]["title"]
 
 
+def test_the_change_of_the_loss_has_the_unit_of_each_model(small, tmp_path):
+    paths = []
+    for model, unit in enumerate(({}, {"loss_unit": "entmax loss a token"})):
+        document = {**ablation_of(small, model, loss=change_of(0.1)), **unit}
+        paths.append(written(tmp_path, document, f"{model}.json"))
+    names = [model["name"] for model in small["models"]]
+    (number,) = (x for x in with_ablations(small, paths)["numbers"] if x["name"] == "ablation-loss")
+    assert f"({names[0]}: nats a token, {names[1]}: entmax loss a token)" in number["meaning"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
-    analysis["chosen"] = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     analysis["models"][2]["importance_sentences"] = {"relevance": 512, "gradient": 96}
     for head in heads_of(analysis["models"][2]):
         head["standard_errors"] = {"relevance": 0.0123, "gradient": 0.004}
@@ -41,7 +40,6 @@ def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
     for words in ("512 of 1,000", "± 0.012", "95 %", "alpha of entmax"):
         assert words in shown
     assert "More sentences, set by analyze --relevance-sentences" in shown
-    assert "half of the data has 14 to 40 tokens" in page.locator("#chosen").inner_text()
     assert "dense" in page.locator("#role-words").inner_text()
     width = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert width[0] <= width[1]

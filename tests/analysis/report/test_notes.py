@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_entmax.analysis.document.summary import as_table
 from fairseq_entmax.analysis.head_order import as_text, rank_correlation
-from fairseq_entmax.analysis.report.notes import chosen_text, courses, importance_rows
+from fairseq_entmax.analysis.report.notes import courses, importance_rows
 from tests.analysis.report.synthetic import heads_of, synthetic_analysis
 
 
@@ -73,17 +73,3 @@ def test_a_missing_record_is_mentioned_on_the_page_and_in_the_table(analysis):
     for text in (row["text"], as_table(analysis).splitlines()[-1]):
         assert "alpha.jsonl" in text
         assert model["checkpoint"] in text
-
-
-def test_the_choice_of_sentences_is_explained(analysis):
-    lengths = [max(len(one["source"]), len(one["targets"])) for one in analysis["maps"]]
-    typical = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
-    for chosen, words in (
-        (typical, "half of the data has 14 to 40 tokens"),
-        (typical, f"of {min(lengths)} to {max(lengths)} tokens"),
-        ({"by": "asked"}, "--sentences"),
-        ({**typical, "lengths": [64] * 5}, "at least half of the data has 64 tokens"),
-    ):
-        assert words in chosen_text({**analysis, "chosen": chosen})
-    assert chosen_text(analysis) is None
-    assert chosen_text({**analysis, "chosen": typical, "maps": []}) is None

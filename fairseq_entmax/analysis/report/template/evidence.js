@@ -25,23 +25,13 @@ function importanceNotes() {
     sentences === null ? NOTHING : `${grouped(sentences)} of ${grouped(data)}`,
     largestErrorText(sentences, error),
   ]);
-  const wide = report.importance.filter(({ error, small }) => error !== null && small !== null && error > small);
-  const isAll = ({ sentences, data }) => sentences !== null && sentences >= data;
-  const options = [...new Set(wide.filter((one) => !isAll(one)).map(({ option }) => option))];
-  const ofAll = wide.filter(isAll).map(
-    ({ model, measure, error, small }) => `${measure} of ${modelName(model)} used all sentences of the data, but its largest error is
-      ${decimal(error)}, above ${small}, the target of analyze: only more data would make it smaller.`,
-  );
   return evidencePart(
     "How many sentences relevance and gradient are based on",
     hint(`Both need extra passes, and are computed on sentences spread evenly over the data. The table
       has the largest standard error, over sentences, of a head\u2019s share; the details of each head have its own.
       Differences between heads of less than three standard errors may be due to chance.`),
     tableBox("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
-    options.length > 0
-      ? hint(...withOptions(`More sentences, set by analyze ${options.join(" and ")}, make the errors smaller.`))
-      : null,
-    ...ofAll.map((text) => hint(text)),
+    hint(...withOptions("More sentences, set by analyze --relevance-sentences and --gradient-sentences, make the errors smaller.")),
   );
 }
 

@@ -50,7 +50,9 @@ systemTheme.addEventListener("change", () => {
   charts.forEach(({ redraw }) => redraw());
   if (selection.head) {
     showOverview();
-    renderMaps();
+    if (maps.heads.length) {
+      renderMaps();
+    }
   }
 });
 await setUpOverview();

@@ -16,6 +16,7 @@ const SEARCHED = {
   pairs: "words of the source or the target",
   text: "words of the sample",
   labelled: "words of the text",
+  masked: "words of the text",
 };
 
 function setUpMaps() {
@@ -171,7 +172,7 @@ async function largePanel(model) {
     { class: "panel" },
     element("h3", {}, report.models[model].name),
     element("div", { class: "controls" }, element("label", {}, "Layer ", layer), element("label", {}, "Head ", head)),
-    element("p", { class: "roles" }, shown ? shown.roles.join("; ") || NO_ROLE : "this model has no such head"),
+    element("p", { class: "roles" }, !shown ? "this model has no such head" : map ? shown.roles.join("; ") || NO_ROLE : "this text is of another model"),
     svg && element("div", { class: "scroll" }, svg),
   );
   return { element: made, model, shown, map, svg };
