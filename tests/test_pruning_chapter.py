@@ -50,7 +50,7 @@ def walked(data, tmp_path_factory):
 
 def test_the_commands_keep_the_requested_heads_and_translate_the_test_set(walked):
     folder, result = walked
-    counts = checkpoint_layers(str(folder / "pruned.pt")).counts
+    counts = checkpoint_layers(str(folder / "gates-pruned.pt")).counts
     assert sum(map(sum, counts.values())) == 12
     assert len(hypotheses(result.stdout)) == SIZES["test"]
     assert "BLEU" in result.stdout
