@@ -28,9 +28,10 @@ accuracy_of() {
     python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" "${groups[@]}"
 }
 
-# The best checkpoint has the highest accuracy on the validation set. RoBERTa's output layer is not used, for
-# which several GPUs need an option.
-SELECTION=(--criterion sentence_prediction --find-unused-parameters
+# RoBERTa's output layer
+DISTRIBUTED=(--find-unused-parameters)
+# The best checkpoint has the highest accuracy on the validation set
+SELECTION=(--criterion sentence_prediction
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 
 PRUNE_LAYERS=2 PRUNE_HEADS=4

@@ -30,6 +30,7 @@
 #   BLOCK_TOKENS      for a single text: tokens of the blocks into which --tokens-per-sample cuts it
 #   MODEL             array: options of fairseq-train for the model
 #   TRAINING          array: options of fairseq-train for the training
+#   DISTRIBUTED       array: options of fairseq-train for several processes
 #   GENERATION        array: options of fairseq-generate, such as the beam
 #   PRUNE_...         see prune.sh
 #
@@ -56,7 +57,7 @@ DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
-TASK=()
+TASK=() DISTRIBUTED=()
 TOKENIZER=moses SPEECH='' LOWER=0 KEEP=() FIRST_WORDS=()
 MAX_WORDS=250 MARKERS=0
 TEST_SETS=(test) REFERENCE=test

@@ -86,9 +86,9 @@ model_options "$MAPPING"
 options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 updates=$LENGTH
 if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
-if [[ -n ${RISES-} ]]; then set_alpha_warmup "$updates"; fi
 # Schedules that a user names have no such option, or their own
 if [[ -n ${DECAYS-} ]] && ! has_option --lr-scheduler; then TRAINING+=(--total-num-update "$updates"); fi
+if [[ -n ${RISES-} ]]; then set_alpha_warmup "$updates"; fi
 # Each epoch gets new batches, made from its number: otherwise fairseq keeps those of the
 # epoch in which the process began, and a resumed training takes another course.
 # With a batch size multiple above 1 (the default is 8), current fairseq silently leaves
@@ -153,7 +153,7 @@ on_device+=(--distributed-world-size "$world")
 launcher=(fairseq-train)
 if ((world > 1)); then
     # Each process is told its rank: fairseq's own detection counts GPUs
-    on_device+=(--distributed-init-method env:// --distributed-no-spawn)
+    on_device+=(--distributed-init-method env:// --distributed-no-spawn "${DISTRIBUTED[@]}")
     if [[ $device == cpu ]]; then
         on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp)
     fi

@@ -4,7 +4,7 @@ batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 -
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and how many updates an epoch has on one process. A second line says how many training pairs
+fairseq-train, and about how many updates an epoch has, whatever the number of processes. A second line says how many training pairs
 are left out, if any are. A single text, of a language model, is cut into blocks.
 """
 
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
         note = left_out(world, update_freq, max_tokens, train, what)
         # fairseq stops at a validation sentence longer than --max-tokens-valid
         valid_tokens = max(int(valid.max()), most)
-        of_epoch = updates(options.batch_tokens, train)
+        of_epoch = updates(options.batch_tokens, train[train <= max_tokens])
         print(world, update_freq, max_tokens, valid_tokens, of_epoch)
         if note is not None:
             print(note)

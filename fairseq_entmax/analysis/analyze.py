@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
 class Study(NamedTuple):
     """The inputs of an analysis; ``datasets`` has one data set per model.
 
-    ``sentences``: the sentences whose attention maps are kept; None chooses typical ones."""
+    ``sentences``: the sentences whose attention maps are kept; None chooses some of all lengths."""
 
     args: Namespace
     wanted: Sequence[str]
@@ -116,7 +116,7 @@ def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
 
 def record(study: Study) -> Recorded:
     """Run every model over the data once and accumulate the measures of its attention weights."""
-    args = study.args
+    args, data_type = study.args, study.data_type
     collectors = [ModelCollector(one, study.wanted) for one in study.models]
     lengths: dict[int, int] = {}
     networks = [loaded.model for loaded in study.models]
@@ -137,11 +137,12 @@ def record(study: Study) -> Recorded:
                 text = study.tables.with_target(batch, pair["net_input"]["prev_output_tokens"])
             collector.update(pair, text)
             longest = torch.maximum(longest, text.target.lengths)
-        lengths |= zip(sample["id"].tolist(), longest.tolist(), strict=True)
+        shown = data_type.length_shown(longest)
+        lengths |= zip(sample["id"].tolist(), shown.tolist(), strict=True)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, which has no usable sentence")
-    shown = typical(lengths) if study.sentences is None else study.sentences
-    return Recorded(collectors, counts, shown)
+    chosen = typical(lengths) if study.sentences is None else study.sentences
+    return Recorded(collectors, counts, chosen)
 
 
 def typical(lengths: dict[int, int]) -> list[int]:

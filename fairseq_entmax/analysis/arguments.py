@@ -58,7 +58,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--sentences",
         metavar="N,…",
         help="the sentences whose attention maps are kept, counted from 0; '' keeps none (default: "
-        f"{MAPS} of typical length)",
+        f"{MAPS} of all lengths, those near the median first)",
     )
     group.add_argument(
         "--conllu",

@@ -51,14 +51,12 @@ def stock(attention: AttentionWithHeads, request: Request) -> Answer | None:
 
 def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     """Compute scores, the mapping and the weighted sum of values; answers every request."""
-    state = request.incremental_state
-    if state is None:
-        state = {}  # without one, fairseq calls torch's fused attention, which never shows the scores
-    else:
-        decoding_step.as_fairseq_reads(attention, state)
-    up_to_scores = request._replace(
-        incremental_state=state, before_softmax=True, need_head_weights=False
-    )
+    if request.incremental_state is not None:
+        decoding_step.as_fairseq_reads(attention, request.incremental_state)
+    up_to_scores = request._replace(before_softmax=True, need_head_weights=False)
+    if request.incremental_state is None:
+        # Otherwise fairseq calls torch's fused attention, which never shows the scores
+        up_to_scores = up_to_scores._replace(static_kv=True)
     scores, values = FairseqMultiheadAttention.forward(attention, *up_to_scores)
     if request.before_softmax:
         return scores, values
@@ -69,6 +67,9 @@ def explicit(attention: AttentionWithHeads, request: Request) -> Answer:
     for observer in attention._observers:
         observer(probs)
     weights = attention.dropout_module(probs.to(scores.dtype)).view_as(scores)
+    if len(values) < len(weights):  # fairseq has the keys of a source once for all its queries
+        values = values.view(-1, attention.num_heads, *values.shape[1:])
+        values = values.repeat_interleave(batch // len(values), 0).flatten(0, 1)
     heads = torch.bmm(weights, values).view(batch, attention.num_heads, queries, -1)
     output = attention.output(join_heads(heads))
     if request.need_head_weights and attention.scores_of:

@@ -33,7 +33,7 @@ def check_alpha_init(alpha_init: str | float, name: str) -> str | float:
     """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
     if alpha_init == NORMAL:
         return NORMAL
-    allowed = f"'{NORMAL}' or a number strictly between 1 and 2 (for a fixed alpha, entmax:alpha=2)"
+    allowed = f"'{NORMAL}' or a number strictly between 1 and 2 (a fixed alpha is entmax:alpha=…)"
     return number_in(alpha_init, name, lambda x: 1.0 < x < 2.0, allowed)
 
 

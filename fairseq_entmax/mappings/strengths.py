@@ -41,7 +41,7 @@ def check_strength_init(value: float | str, name: str) -> float:
 
 def check_p_init(value: float | str, name: str) -> float:
     """Return the initial value of a learned p, strictly between 1 and 2, or raise ValueError."""
-    allowed = "strictly between 1 and 2 (a learned p that starts there never changes)"
+    allowed = "strictly between 1 and 2 (a learned p that starts at 1 or 2 never changes)"
     return number_in(value, name, lambda x: 1.0 < x < 2.0, allowed)
 
 

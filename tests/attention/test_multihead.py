@@ -303,3 +303,16 @@ def future(length):
 def test_masks_tell_whether_every_query_keeps_a_key(padding, mask, expected):
     padding = torch.tensor(padding) if isinstance(padding, list) else padding
     assert masks.every_query_has_a_key(padding, mask) is expected
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
+@pytest.mark.parametrize("is_step", [False, True])
+@torch.no_grad()
+def test_several_targets_can_share_one_source(mapping, is_step):
+    attention = make("cross", mapping, torch.float32)
+    query, key, _ = inputs("cross", torch.float32)
+    found = []
+    for source in (key[:, :1], key[:, :1].expand(-1, BATCH, -1)):
+        given = {"static_kv": True, "incremental_state": {} if is_step else None}
+        found.append(attention(query[:1], source, source, **given))
+    torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)

@@ -281,7 +281,6 @@ def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     steps = Steps("snli", tmp_path, **table)
     assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
     best = "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
-    best = f"--find-unused-parameters {best}"
     task = "--task sentence_prediction --init-token 0 --separator-token 2"
     for model in ("fusedmax", "entmax15"):
         said = f"--num-classes 3 --attn-mapping {model}"
@@ -289,6 +288,8 @@ def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
         steps.evaluated(model)
     calls, reported = steps.once("report.sh", "--cpu")
     assert "not scored by evaluate.sh at 10 epochs: softmax,sparsemax,oscarmax" in reported
+    command = ("train.sh", "--cpu", "--processes", 2, "--name", "two", "softmax")
+    asks(*called(steps.once(*command)[0], "torchrun"), "--find-unused-parameters")
     (analysed,) = called(calls, "fairseq-entmax", "analyze")
     assert f"{task} --num-classes 3 --gen-subset test " in analysed
     assert column(steps.out / "accuracy.tsv") == ["fusedmax"]

@@ -1,4 +1,4 @@
-"""The written form of an analysis: ``analysis.json``, which ``analysis.schema.json`` describes."""
+"""The written form of an analysis: ``analysis.json``, which :func:`schema` describes."""
 
 from __future__ import annotations
 

@@ -82,6 +82,14 @@ def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
     assert capsys.readouterr().out == "1 4 16 70 1\n"
 
 
+def test_pairs_that_are_left_out_make_no_updates(tmp_path, capsys):
+    for side in ("es", "en"):
+        write_index(tmp_path / f"train.es-en.{side}.idx", [10] * 200 + [60])
+        write_index(tmp_path / f"valid.es-en.{side}.idx", [10])
+    main([str(tmp_path), "es", "en", "--batch-tokens", "50", "--most-tokens", "50"])
+    assert capsys.readouterr().out.splitlines()[0] == "1 1 50 50 40"
+
+
 def test_one_text_is_cut_into_blocks_of_which_the_last_may_be_short(tmp_path, capsys, refusal):
     write_index(tmp_path / "train.idx", [5, 9, 8])
     write_index(tmp_path / "valid.idx", [9])

@@ -77,6 +77,10 @@ class DataType:
         """Return the part of a one-sentence batch that its map shows."""
         return sample
 
+    def length_shown(self, lengths: Tensor) -> Tensor:
+        """Return the lengths of what maps show of sentences, ``(batch,)``."""
+        return lengths
+
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         """Return ``source``, ``queries`` and ``targets`` of the map of a one-sentence batch."""
         raise NotImplementedError

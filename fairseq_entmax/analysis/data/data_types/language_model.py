@@ -55,6 +55,9 @@ class LanguageModel(TextAlone):
         target = sample["target"][:, :MAP_TOKENS]
         return {**sample, "net_input": {**net_input, **begun}, "target": target}
 
+    def length_shown(self, lengths: Tensor) -> Tensor:
+        return lengths.clamp(max=MAP_TOKENS)
+
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         source, target = task.source_dictionary, task.target_dictionary
         return {

@@ -31,7 +31,9 @@ function importanceNotes() {
       has the largest standard error, over sentences, of a head\u2019s share; the details of each head have its own.
       Differences between heads of less than three standard errors may be due to chance.`),
     tableBox("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
-    hint(...withOptions("More sentences, set by analyze --relevance-sentences and --gradient-sentences, make the errors smaller.")),
+    report.importance.some(({ sentences, data }) => sentences !== null && sentences < data)
+      ? hint(...withOptions("More sentences, set by analyze --relevance-sentences and --gradient-sentences, make the errors smaller."))
+      : null,
   );
 }
 
