@@ -28,7 +28,7 @@ accuracy_of() {
     python3 "$TOOLS/accuracy.py" "$@" --labels "$text.label" "${groups[@]}"
 }
 
-# RoBERTa's output layer
+# RoBERTa's output layer gets no gradient
 DISTRIBUTED=(--find-unused-parameters)
 # The best checkpoint has the highest accuracy on the validation set
 SELECTION=(--criterion sentence_prediction

@@ -4,8 +4,9 @@ batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 -
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and about how many updates an epoch has, whatever the number of processes. A second line says how many training pairs
-are left out, if any are. A single text, of a language model, is cut into blocks.
+fairseq-train, and about how many updates an epoch has, whatever the number of processes. A second
+line says how many training pairs are left out, if any are. A single text, of a language model, is
+cut into blocks.
 """
 
 from __future__ import annotations
