@@ -58,7 +58,7 @@ def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **
 
 
 def step_without_loss(step: Callable[..., Any], trainer: Trainer, epoch: int, *loss: Any) -> Any:
-    """``Trainer.lr_step``, but no loss lowers the rate of ``reduce_lr_on_plateau`` until nothing rises and heads are decided."""
+    """``Trainer.lr_step``, but ``reduce_lr_on_plateau`` sees no loss until :func:`_is_settled`."""
     return step(trainer, epoch, *(loss if _is_settled(trainer) else ()))
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples.dry_runs import Steps
+
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tools"))
 
 
@@ -18,3 +20,11 @@ def refusal(capsys):
         return capsys.readouterr().err
 
     return of
+
+
+@pytest.fixture
+def verses(tmp_path: Path) -> Steps:
+    """The data of one of the small recipes."""
+    steps = Steps("bible_es_en", tmp_path, TRIAL_PAIRS="240,16,12", BPE_SIZE="300")
+    steps.prepared()
+    return steps

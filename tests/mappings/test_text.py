@@ -83,7 +83,11 @@ WRONG = [
     ("fusedmax:tv_init=0.2", "tv_init needs a learned tv, but tv=0.1 is fixed"),
     ("entmax:oscar_init=0.2", "oscar_init needs oscar=learned: write both, or neither"),
     ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, up to 1e", ", not 0.0"),
-    ("sqpnormmax:p=learned:p_init=2", "p_init must be strictly between 1 and 2 (", "not 2.0"),
+    (
+        "sqpnormmax:p=learned:p_init=2",
+        "p_init must be strictly between 1 and 2 (a learned p that starts at 1 or 2 never",
+        "not 2.0",
+    ),
     ("fusedmax:share=layer", "share needs a learned number, but alpha=2 and tv=0.1 are fixed"),
     ("sparsemax:temperature=0", "temperature must be a number above 0", "temperature=learned"),
     ("softmax:temperature_init=2", "temperature_init needs temperature=learned: write both, or"),

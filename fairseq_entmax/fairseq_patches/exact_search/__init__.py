@@ -35,12 +35,11 @@ def search_with_zeros(
       probability zero. They add nothing to its score.
 
     fairseq's own search is used for models that give every word some probability: its own models,
-    and those whose ``gives_zeros`` is false. The exception is diverse groups, which fail there in
-    all but the first batch.
+    and those whose ``gives_zeros`` is false. The exceptions are diverse groups, which fail there in
+    all but the first batch, and constraints with blocked repetitions, which may leave no hypothesis.
     """
     models = [*generator.model.models, generator.lm_model]
     has_zeros = any(model is not None and _may_give_zeros(model) for model in models)
-    # Blocked repetitions, of probability zero, may be all that constraints allow
     has_zeros |= generator.search.supports_constraints and bool(generator.repeat_ngram_blocker)
     if not has_zeros and not isinstance(generator.search, DiverseBeamSearch):
         sentences = generate(generator, *args, **kwargs)
