@@ -165,11 +165,7 @@ class Gate(nn.Module):
     @property
     def is_decided(self) -> bool:
         """Whether every gate is decided, or protected."""
-        return bool(self.decided_heads().all())
-
-    def decided_heads(self) -> Tensor:
-        """``(num_heads,)``: whether each gate is decided, or protected."""
-        return (self.decision != UNDECIDED) | self.is_protected
+        return bool(((self.decision != UNDECIDED) | self.is_protected).all())
 
     def with_decisions(self, values: Tensor) -> Tensor:
         """Replace the values of decided gates by 0 or 1, and of protected gates by 1."""

@@ -45,7 +45,7 @@ class HeadL0Criterion(FairseqCriterion):
     workers by the sum of n, so the penalty per token does not depend on the batches.
 
     In validation, gates are as in generation, and the penalty is that of
-    :meth:`HeadPenalty.at_validation`. This loss selects the best checkpoint.
+    :meth:`HeadPenalty.at_validation`. Scores from before the decision select no best checkpoint.
     """
 
     name: ClassVar[str]  # under which it is registered

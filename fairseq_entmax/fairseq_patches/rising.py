@@ -1,7 +1,7 @@
-"""Rising mappings (``--alpha-warmup-updates``) and outputs (``--loss-alpha-warmup-updates``).
+"""Rising mappings and outputs (``--alpha-warmup-updates``), and heads that are not yet decided.
 
-Without it: validation and the checkpoint have the share of the previous update, the best checkpoints
-may be denser than asked for, ``--patience`` ends training and a plateau lowers its rate in the rise.
+Without it: validation and the checkpoint have the share of the previous update; the best checkpoints
+may be denser, or have more heads, than asked for; ``--patience`` and a plateau count from the start.
 Remove when: fairseq tells a model its updates also after each, and lets it say that it is not done.
 """
 
@@ -32,8 +32,8 @@ def tell_updates(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwarg
 def forget_best(
     save: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any, **kwargs: Any
 ) -> Any:
-    """``save_checkpoint``, but no best score or checkpoint is kept while anything in the model rises."""
-    if not _is_rising(trainer):
+    """``save_checkpoint``, but no best score or checkpoint is kept until :func:`_is_settled`."""
+    if _is_settled(trainer):
         return save(cfg, trainer, *args, **kwargs)
     best, cfg = vars(checkpoint_utils.save_checkpoint), copy.deepcopy(cfg)
     cfg.keep_best_checkpoints = 0  # in a copy, as the checkpoint has the settings, too
@@ -43,9 +43,9 @@ def forget_best(
 
 
 def load_without_best(load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.load_checkpoint``, but without the best score of a checkpoint whose model rises."""
+    """``Trainer.load_checkpoint``, but without the best score of an unsettled checkpoint."""
     extra_state = load(trainer, *args, **kwargs)
-    if extra_state is not None and _is_rising(trainer):
+    if extra_state is not None and not _is_settled(trainer):
         extra_state.pop("best", None)
     updates, rises = trainer.get_num_updates(), rises_of(trainer.get_model())
     if any(0 < updates < one.length and not one.share for one in rises):
@@ -71,8 +71,5 @@ def wait_until_risen(stop: Callable[..., bool], *args: Any) -> bool:
 def _is_settled(trainer: Trainer) -> bool:
     """Whether nothing rises any more, and heads are decided, before which the loss may grow."""
     decide_at = getattr(getattr(trainer.get_criterion(), "penalty", None), "decide_at", None) or 0
-    return trainer.get_num_updates() >= decide_at and not _is_rising(trainer)
-
-
-def _is_rising(trainer: Trainer) -> bool:
-    return any(rise.share < 1.0 for rise in rises_of(trainer.get_model()))
+    is_risen = all(rise.share >= 1.0 for rise in rises_of(trainer.get_model()))
+    return is_risen and trainer.get_num_updates() >= decide_at

@@ -207,16 +207,16 @@ def test_the_log_has_head_counts_for_the_model_and_each_attention(training, trai
     assert "heads_open_decoder_self" not in logged
 
 
-def test_validation_uses_the_gates_of_generation_and_a_constant_penalty(trainer):
+def test_validation_with_a_budget_uses_the_gates_of_generation_without_a_penalty(trainer):
     model = gated_model().eval()
     loss_of = criterion(target_heads="4", max_update=40)
     losses = []
     for update in (0, 10, 20):
         trainer.updates = update
-        loss, size, _ = loss_of(model, sample())
+        loss, _, _ = loss_of(model, sample())
         losses.append(loss.item())
     stock, _, _ = STOCKS[NAME](False)(model, sample())
-    assert losses == pytest.approx([stock.item() + size * 16] * 3, abs=TOLERANCE)
+    assert losses == pytest.approx([stock.item()] * 3, abs=TOLERANCE)
     assert not any(gate.weight.grad is not None for gate in all_gates(model))
 
 

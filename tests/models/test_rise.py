@@ -19,7 +19,11 @@ from tests.support import batch, build_model
 from tests.training import make_trainer, save, train
 
 SPARSE = {"attn_mapping": "sparsemax", "alpha_warmup_updates": 4}
+GATED = {"head_gates": "cross"}
+DECIDING = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--target-heads=3"]
+DECIDING += ["--decide-heads-at=4"]
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5"]
+EPOCH = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=lambda: {"epoch": 1})
 
 
 def alphas(model):
@@ -107,12 +111,11 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
     options = [f"--save-dir={tmp_path}", "--keep-best-checkpoints=1", "--max-update=3"]
     trainer = make_trainer(build_model(**SPARSE), *options)
     assert "over 4 updates, but training ends before, at --max-update 3" in caplog.text
-    epoch, best = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict), []
-    lr_losses = []
+    best, lr_losses = [], []
     for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise ends with the fourth
         train(trainer)
         best.append(rising.wait_until_risen(lambda: True))
-        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, EPOCH, loss)
         best.append(torch.load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"])
         lr_losses.append(rising.step_without_loss(lambda *given: given[-1], trainer, 0, loss))
     assert best == [False, 5.0, False, 3.0, False, 4.0, True, 4.5, True, 4.5, True, 4.2]
@@ -121,18 +124,21 @@ def test_no_checkpoint_from_before_the_end_of_the_rise_stays_best_or_is_the_end(
     vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
-def test_patience_and_a_plateau_wait_until_heads_are_decided():
-    options = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--target-heads=3"]
-    options += ["--decide-heads-at=2", "--max-update=3"]
+def test_patience_a_plateau_and_the_best_checkpoint_wait_until_heads_are_decided(tmp_path):
+    options = [*DECIDING, "--max-update=5", f"--save-dir={tmp_path}", "--keep-best-checkpoints=1"]
     options += ["--lr-scheduler=reduce_lr_on_plateau", "--lr-shrink=0.5"]
-    trainer, stops = make_trainer(build_model(head_gates="cross"), *options), []
-    rates = []
-    for _ in range(3):
+    trainer, stops, rates, best = make_trainer(build_model(**GATED), *options), [], [], []
+    for loss in (5.0, 6.0, 7.0, 8.0, 9.0):
         train(trainer)
         stops.append(rising.wait_until_risen(lambda: True))
-        rates.append(trainer.lr_step(1, 5.0 + len(stops)))
-    assert stops == [False, True, True]
-    assert rates == [0.01, 0.01, 0.005]  # the second loss is the first to compare with
+        rates.append(trainer.lr_step(1, loss))
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, EPOCH, loss)
+        best.append(torch.load(tmp_path / "checkpoint_best.pt")["extra_state"]["val_loss"])
+    assert stops == [False, False, False, True, True]
+    assert rates == [0.01, 0.01, 0.01, 0.01, 0.005]  # the fourth loss is the first to compare with
+    assert best == [5.0, 6.0, 7.0, 8.0, 8.0]
+    assert [path.name for path in tmp_path.glob("*.best_*")] == ["checkpoint.best_loss_8.0000.pt"]
+    vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
 def test_a_second_training_in_a_process_forgets_the_best_score_of_the_first():
@@ -146,13 +152,13 @@ def test_a_second_training_in_a_process_forgets_the_best_score_of_the_first():
     assert not any(hasattr(function, "best") for function in functions)
 
 
-def test_a_training_resumed_while_alpha_rises_forgets_its_best_score(tmp_path):
-    trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
-    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=lambda: {"epoch": 1})
+@pytest.mark.parametrize(("model", "options"), [(SPARSE, []), (GATED, DECIDING)])
+def test_a_training_that_is_resumed_too_early_forgets_its_best_score(model, options, tmp_path):
+    trainer = make_trainer(build_model(**model), *options, f"--save-dir={tmp_path}")
     for updates, remembers in ((3, False), (1, True)):
         train(trainer, updates)
-        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, 3.0)
-        resumed = make_trainer(build_model(**SPARSE))
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, EPOCH, 3.0)
+        resumed = make_trainer(build_model(**model), *options)
         state = resumed.load_checkpoint(str(tmp_path / "checkpoint_last.pt"))
         assert ("best" in state) == remembers
 
