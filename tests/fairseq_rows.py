@@ -99,38 +99,26 @@ RUNS = {
 }
 
 
-def _layerdrop(side: str) -> str:
-    return (
-        f"--head-gates: --{side}-layerdrop 0.5 skips layers, and so gates, in some updates: "
-        f"leave it out while heads are pruned"
-    )
-
-
 _INFINITE = (
     f"--criterion {ALIGNING} is infinite if the last cross-attention gives an aligned word no "
     f"weight, and none of its heads is softmax: give that layer softmax, such as --cross-attn-mapping "
     f"'entmax*5,softmax' for six layers, or --criterion label_smoothed_cross_entropy"
 )
-_UNFIT = (
-    "--criterion label_smoothed_cross_entropy does not train a model with "
-    "--adaptive-softmax-cutoff: give --criterion adaptive_loss, or leave the cutoffs out"
-)
-_NO_CUTOFFS = (
-    "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, such as 20000,60000: "
-    "give it, or --criterion cross_entropy"
-)
 # Options, the column in which they are refused, and the error
 REFUSALS = {
-    "encoder layerdrop": (Run(LAYERDROP[:1]), GATES, _layerdrop("encoder")),
-    "decoder layerdrop": (Run(LAYERDROP[1:]), GATES, _layerdrop("decoder")),
-    "cutoffs": (Run(("--adaptive-softmax-cutoff=100,300",)), ENTMAX, _UNFIT),
-    "no cutoffs": (Run(beside=LEGACY, criterion="adaptive_loss"), ENTMAX, _NO_CUTOFFS),
+    "layerdrop": (
+        Run(LAYERDROP[:1]),
+        GATES,
+        "--head-gates: --encoder-layerdrop 0.5 skips layers, and so gates, in some updates: "
+        "leave it out while heads are pruned",
+    ),
     "xFormers": (
         Run(("--encoder-xformers-att-config={}",)),
         ENTMAX,
         "--encoder-xformers-att-config replaces all of the attention, including its mapping: "
         "leave it out, or use fairseq's own transformer",
     ),
+    # tests/criterions/test_fitting.py has the other criterions
     "alignments": (Run(("--load-alignments",), criterion=ALIGNING), ENTMAX, _INFINITE),
 }
 

@@ -17,6 +17,7 @@ from fairseq.models import BaseFairseqModel, FairseqDecoder, FairseqEncoder
 from torch import nn
 
 import fairseq_entmax.models  # noqa: F401 - which patches the search
+from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.support import dictionary_of
 
 EOS, PAD, UNK = 2, 1, 3
@@ -27,6 +28,12 @@ NUM_WORDS = 44
 @functools.cache
 def toy_dictionary() -> Dictionary:
     return dictionary_of(f"w{number}" for number in range(NUM_WORDS - 4))
+
+
+@functools.cache
+def toy_task() -> EntmaxSummarizationTask:
+    config = SummarizationConfig(source_lang="a", target_lang="b")
+    return EntmaxSummarizationTask(config, toy_dictionary(), toy_dictionary())
 
 
 @functools.cache

@@ -24,18 +24,10 @@ STRUCTURED = ["fusedmax", "entmax:tv=learned", "oscarmax:oscar=0.1", "sqpnormmax
 # For models whose layers have four heads
 EVERY_MAPPING = [*MAPPINGS, *STRUCTURED, "entmax|fusedmax|softmax|entmax"]
 
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4}
 TINY: dict[str, Any] = {
-    "encoder_embed_dim": 16,
-    "decoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "decoder_ffn_embed_dim": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "dropout": 0.0,
-    "max_source_positions": 64,
-    "max_target_positions": 64,
+    **{f"{side}_{name}": size for name, size in SIZES.items() for side in ("encoder", "decoder")},
+    **{"dropout": 0.0, "max_source_positions": 64, "max_target_positions": 64},
 }
 
 

@@ -3,29 +3,21 @@
 import logging
 import math
 from argparse import Namespace
-from functools import cache
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_entmax.fairseq_patches.exact_search.counts import (
     SearchCounts,
     count_searches,
     reporting,
 )
-from tests.sparse_toys import EOS, Toy, toy_batch, toy_dictionary
+from tests.sparse_toys import EOS, Toy, toy_batch, toy_task
 
 A, B, C, D = 4, 5, 6, 7
 # Three sequences with their ends: A, A B and C, of probability 0.3, 0.3 and 0.4
 THREE = {(): {A: 0.6, C: 0.4}, (A,): {EOS: 0.5, B: 0.5}, (A, B): {EOS: 1.0}, (C,): {EOS: 1.0}}
-
-
-@cache
-def task():
-    config = TranslationConfig(source_lang="a", target_lang="b")
-    return TranslationTask(config, toy_dictionary(), toy_dictionary())
 
 
 def table_model(table):
@@ -37,13 +29,15 @@ def table_model(table):
 
 
 def make_generator(model, **options):
-    return task().build_generator([model], Namespace(**{"beam": 5, "max_len_b": 8, **options}))
+    return toy_task().build_generator([model], Namespace(**{"beam": 5, "max_len_b": 8, **options}))
 
 
 def find(model, sources=((A,),), prefix=None, ids=None, **options):
     generator = make_generator(model, **options)
     tokens = None if prefix is None else torch.tensor(prefix)
-    return task().inference_step(generator, [model], toy_batch(sources, ids), prefix_tokens=tokens)
+    return toy_task().inference_step(
+        generator, [model], toy_batch(sources, ids), prefix_tokens=tokens
+    )
 
 
 def words_of(hypotheses):
@@ -55,23 +49,6 @@ def test_fairseqs_own_search_fails_where_too_few_hypotheses_can_end():
     stock = SequenceGenerator.generate.__wrapped__
     with pytest.raises(AssertionError, match="8 < 8"):
         stock(generator, [], toy_batch([[A]]))
-
-
-def test_fewer_hypotheses_are_returned_where_no_more_exist():
-    (best,) = find(table_model(THREE), beam=5)
-    assert words_of(best) == [[A, B], [C], [A]]  # ranked by mean log probability per word
-    assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
-        [math.log(0.3) / 3, math.log(0.4) / 2, math.log(0.3) / 2]
-    )
-
-
-def test_an_exact_search_covers_all_sequences_that_the_options_allow():
-    (longer,) = find(table_model(THREE), min_len=2, beam=3)
-    assert words_of(longer) == [[A, B]]
-    assert longer[0]["exact_search"]
-    (begun,) = find(table_model(THREE), prefix=[[A]], beam=2)
-    assert words_of(begun) == [[A, B], [A]]
-    assert begun[0]["exact_search"]
 
 
 ENDLESS = {(A,) * length: {A: 0.5, B: 0.5} for length in range(9)}

@@ -4,16 +4,14 @@ import math
 import random
 from argparse import Namespace
 from contextlib import contextmanager
-from functools import cache
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.token_generation_constraints import pack_constraints
 
-from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.brute_force_search import Sentence, every_sequence, known_options, search
-from tests.sparse_toys import EOS, PAD, UNK, WORDS, Toy, ToyLanguageModel, toy_batch, toy_dictionary
+from tests.sparse_toys import EOS, PAD, UNK, WORDS, Toy, ToyLanguageModel, toy_batch, toy_task
 
 NUM_DRAWN = 200
 # Keys of a hypothesis that fairseq does not have
@@ -25,12 +23,6 @@ STRATEGIES = [
     *("match_source_len", "sampling", "topk", "topp", "diverse", "siblings"),
     *("ordered", "unordered", "allowed_words"),
 ]
-
-
-@cache
-def task():
-    config = SummarizationConfig(source_lang="a", target_lang="b")
-    return EntmaxSummarizationTask(config, toy_dictionary(), toy_dictionary())
 
 
 def draw(number):
@@ -105,7 +97,7 @@ class Drawn:
         extra = {} if lm is None else {"lm_model": lm, "lm_weight": weight}
         only = {"prefix_allowed_tokens_fn": allowed_words}
         own = only if self.strategy == "allowed_words" else {}
-        self.generator = task().build_generator(
+        self.generator = toy_task().build_generator(
             self.models, Namespace(**self.options), extra_gen_cls_kwargs=extra, **own
         )
         self.call = {"sample": batch}

@@ -137,11 +137,7 @@ def test_the_gate_of_the_chapter_is_trained_decided_and_pruned(data, scaled, tmp
 
 def test_the_measure_of_the_chapter_is_computed_printed_and_drawn(data, scaled, tmp_path):
     user_dir = write_example(tmp_path, "my_measures")
-    options = [
-        f"--user-dir={user_dir}",
-        f"--path={scaled.stock}",
-        f"--output={tmp_path / 'analysis'}",
-    ]
+    options = [f"--user-dir={user_dir}", f"--path={scaled.stock}", f"--output={tmp_path}/analysis"]
     measures = "--measures=first_token,density"
     table = run("fairseq-entmax", "analyze", data / "bin", *options, measures, "--cpu").stdout
     assert "first-token" in table

@@ -45,15 +45,8 @@ TASKS = {
 }
 PLAIN = Run()
 # Options of every run, or of several
-BESIDE = {
-    "--arch",
-    "--task",
-    "--criterion",
-    "--path",
-    SHARED,
-    "--restore-file",
-    "--finetune-from-model",
-}
+BESIDE = {"--arch", "--task", "--criterion", "--path", SHARED}
+BESIDE |= {"--restore-file", "--finetune-from-model"}
 
 
 def test_the_page_lists_only_options_that_are_tested_here():

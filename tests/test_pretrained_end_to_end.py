@@ -14,10 +14,10 @@ SIZES = [f"--encoder-{name}={size}" for name, size in SIZE.items()]
 TRAINING = [
     *(f"--user-dir={USER_DIR}", "--optimizer=adam", "--lr=0.003", "--max-tokens=1500", "--seed=3"),
     *("--required-batch-size-multiple=1", "--num-workers=0", "--no-epoch-checkpoints"),
-    *("--log-format=json", "--log-interval=1", "--max-positions=256"),
+    *("--log-format=json", "--log-interval=1"),
 ]
 MASKED = ["--task=masked_lm", "--criterion=masked_lm"]
-MASKED += ["--sample-break-mode=eos", "--tokens-per-sample=256"]
+MASKED += ["--sample-break-mode=eos", "--tokens-per-sample=256", "--max-positions=256"]
 CLASSES = [
     *("--task=sentence_prediction", "--num-classes=2", "--init-token=0", "--separator-token=2"),
     *("--max-positions=256", "--batch-size=32"),
@@ -163,28 +163,22 @@ DENOISING = [
     *("--task=denoising", "--tokens-per-sample=128", "--mask=0.3", "--mask-length=span-poisson"),
     *("--replace-length=1", "--rotate=0", "--sample-break-mode=eos", "--criterion=cross_entropy"),
 ]
-TRANSLATION = ["--source-lang=es", "--target-lang=en", "--criterion=label_smoothed_cross_entropy"]
-LAYERNORM = [one for one in TRAINING if "max-positions" not in one]
-
-
-def train_bart(data, save_dir, arch, *options):
-    given = [f"--arch={arch}", f"--save-dir={save_dir}", *LAYERNORM, *SMALL_MODEL, *options]
-    return [one["train_loss"] for one in logged(run("fairseq-train", data, *given), "train")]
+TRANSLATION = ["--source-lang=es", "--target-lang=en"]
 
 
 @pytest.fixture(scope="module")
 def bart(text, tmp_path_factory):
     """A checkpoint of fairseq's own ``bart``, trained to restore noisy text."""
     folder = tmp_path_factory.mktemp("bart")
-    train_bart(text, folder, "bart_base", *DENOISING, "--max-update=4")
+    train(text, folder, "bart_base", *SMALL_MODEL, *DENOISING, "--max-update=4")
     return folder / "checkpoint_last.pt"
 
 
 def test_a_stock_bart_is_fine_tuned_sparse_pruned_and_used_in_the_hub(text, data, bart, tmp_path):
     gated = ["--head-gates=encoder-self,decoder-self,cross", "--target-heads=9"]
     gated += ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--max-update=8"]
-    start = f"--finetune-from-model={bart}"
-    train_bart(data / "bin", tmp_path, "entmax_bart_base", *TRANSLATION[:2], *gated, *RISING, start)
+    options = [*SMALL_MODEL, *TRANSLATION, *gated, *RISING, f"--finetune-from-model={bart}"]
+    train(data / "bin", tmp_path, "entmax_bart_base", *options)
     small = tmp_path / "small.pt"
     run("fairseq-entmax", "prune", tmp_path / "checkpoint_last.pt", "--output", small)
     options = [f"--user-dir={USER_DIR}", f"--path={small}", "--beam=2", "--max-len-b=12"]

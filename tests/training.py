@@ -11,14 +11,13 @@ from fairseq.trainer import Trainer
 from tests.support import batch, tiny_task
 
 
-def make_trainer(model: Any, *arguments: str, criterion: Any = None) -> Trainer:
-    """fairseq's trainer as its command makes it; by default with the criterion of the options."""
+def make_trainer(model: Any, *arguments: str) -> Trainer:
+    """fairseq's trainer as its command makes it, with the criterion of the options."""
     parser = options.get_training_parser()
     given = ["data", "--cpu", "--optimizer=adam", "--lr=0.01", "--max-tokens=99", *arguments]
     args = options.parse_args_and_arch(parser, ["--arch=transformer", "--task=translation", *given])
     cfg = convert_namespace_to_omegaconf(args)
-    criterion = criterion or tiny_task().build_criterion(cfg.criterion)
-    return Trainer(cfg, tiny_task(), model, criterion)
+    return Trainer(cfg, tiny_task(), model, tiny_task().build_criterion(cfg.criterion))
 
 
 def train(trainer: Trainer, updates: int = 1) -> None:

@@ -1,6 +1,5 @@
 """A whole model on a GPU with the Triton kernels, compared with the same model on the CPU."""
 
-from argparse import Namespace
 from copy import deepcopy
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from fairseq import utils
 
 from fairseq_entmax import kernels
-from tests.support import build_model, sample, spread_scores, tiny_task
+from tests.support import build_model, sample, search, spread_scores, tiny_task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU for torch")
 
@@ -48,20 +47,13 @@ def test_loss_and_gradients_match_the_cpu(mapping, dtype, monkeypatch):
     assert (gradient - expected).norm() <= 3 * TOLERANCES[dtype] * expected.norm()
 
 
-def translations(model, given):
-    """Tokens and scores of the best translations by beam search."""
-    task = tiny_task()
-    generator = task.build_generator([model], Namespace(beam=3, max_len_a=0, max_len_b=10))
-    best = [sentence[0] for sentence in task.inference_step(generator, [model], given)]
-    return [one["tokens"].tolist() for one in best], torch.stack([one["score"] for one in best])
-
-
 @every_mapping
 @on_both
 def test_translations_match_the_cpu(mapping, dtype, monkeypatch):
     on_cpu, on_gpu = models(mapping, dtype, monkeypatch)
-    expected, true_scores = translations(on_cpu, sample())
-    words, scores = translations(on_gpu, utils.move_to_cuda(sample()))
-    # In float16 another translation with an almost equal score may be the best
-    torch.testing.assert_close(scores.cpu().float(), true_scores, rtol=TOLERANCES[dtype], atol=0)
-    assert words == expected or dtype == torch.float16
+    runs = [(on_cpu, sample()), (on_gpu, utils.move_to_cuda(sample()))]
+    expected, found = ([best for best, *_ in search(*run, max_len_b=10)] for run in runs)
+    for (words, score), (true_words, true_score) in zip(found, expected, strict=True):
+        # In float16 another translation with an almost equal score may be the best
+        assert score == pytest.approx(true_score, rel=TOLERANCES[dtype])
+        assert words == true_words or dtype == torch.float16

@@ -134,13 +134,6 @@ def test_a_checkpoint_restores_its_kind_of_gates():
         concrete.load_state_dict(model.state_dict())
 
 
-def test_invalid_gate_options_are_refused_by_name():
-    with pytest.raises(ValueError, match="--gate: unknown gate 'l1'; allowed: hard-concrete, su"):
-        build_model(head_gates="cross", gate="l1")
-    with pytest.raises(ValueError, match="--checkpoint-activations"):
-        build_model(head_gates="cross", gate="subset", checkpoint_activations=True)
-
-
 def test_a_head_is_chosen_once_even_when_scores_are_far_apart():
     gate = SubsetGate(4, temperature=0.014)
     SubsetGate.steer([gate], 2, 0.0)

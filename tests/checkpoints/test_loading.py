@@ -11,7 +11,6 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attention import attention_modules
 from fairseq_entmax.fairseq_patches.optimizer_state import restoring_grown_models
 from tests.support import build_model
 
@@ -72,18 +71,6 @@ def test_a_file_that_is_no_checkpoint_gives_a_one_line_error_with_its_name(tmp_p
     torch.save([1, 2, 3], path)
     with pytest.raises(ValueError, match="not a fairseq checkpoint"):
         checkpoints.load_checkpoint(str(path))
-
-
-def test_a_stock_transformer_loads_and_missing_parameters_are_filled_in_and_logged(caplog):
-    stock = build_model("transformer", seed=5)
-    model = build_model(alpha_init="1.7", seed=6)
-    model.load_state_dict(stock.state_dict())
-    loaded = model.state_dict()
-    assert all(torch.equal(loaded[name], value) for name, value in stock.state_dict().items())
-    for _, _, module in attention_modules(model):
-        torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.7))
-    assert "6 learned parameters; they start as in a new model" in caplog.text
-    assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 
 def test_nan_or_missing_weights_are_refused_by_name():

@@ -203,11 +203,6 @@ def test_a_model_that_does_not_copy_is_refused():
         criterion().check_model(build_model())
 
 
-def test_a_loss_that_markers_make_infinite_is_refused_before_training():
-    with pytest.raises(ValueError, match="is infinite with --source-position-markers 3"):
-        make_trainer(model_of(task=marked_task()), "--criterion=cross_entropy")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

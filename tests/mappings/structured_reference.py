@@ -167,26 +167,3 @@ def entropy_term(probs, alpha):
     if alpha == 1.0:
         return torch.special.entr(probs).sum(-1).neg()
     return (probs**alpha).sum(-1) / (alpha * (alpha - 1.0))
-
-
-# -- derivatives -----------------------------------------------------------------------------------
-
-
-def change(function, value, direction, step, low=-math.inf, high=math.inf):
-    """Second-order finite difference of ``function(value + t direction)`` in t at t = 0.
-
-    The difference is central, or one-sided where a step would leave the allowed range.
-    """
-    has_ends = low > -math.inf or high < math.inf
-    if not has_ends or (value - step >= low and value + step <= high):
-        ahead, behind = function(value + step * direction), function(value - step * direction)
-        return (ahead - behind) / (2 * step)
-    inward = step if value - step < low else -step
-    here, near, far = (function(value + k * inward * direction) for k in (0, 1, 2))
-    return (4 * near - 3 * here - far) / (2 * inward)
-
-
-def smooth_change(function, value, direction, low=-math.inf, high=math.inf, step=1e-6):
-    """:func:`change`, and whether two step sizes agree on it, which means that no kink is near."""
-    long, short = (change(function, value, direction, s, low, high) for s in (step, step / 8))
-    return long, (long - short).abs() <= 1e-6 * (1.0 + long.abs())

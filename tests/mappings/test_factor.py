@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fairseq_entmax.mappings import Mapping, parse_mapping
-from fairseq_entmax.mappings.layers import parse_mappings
 from tests.mappings.reference import random_rows
 
 LEARNED = [
@@ -121,20 +120,3 @@ def test_an_invalid_ratio_is_refused(ratio):
     state = {**build("entmax").state_dict(), "lr_factor_ratio": torch.tensor(ratio)}
     with pytest.raises(ValueError, match=r"lr_factor_ratio must be a number above 0, from 0\.001"):
         build("entmax").load_state_dict(state)
-
-
-@pytest.mark.parametrize(("own", "theirs"), [(1, 30), (10, 1), (10, 30)])
-def test_per_head_mappings_load_the_values_of_one_mapping_under_any_factors(own, theirs):
-    fast = f":lr_factor={own}" if own != 1 else ""
-    text = f"entmax{fast}|entmax:init=1.2|softmax|entmax{fast}"
-    per_head = parse_mappings(text)[0].build(4)
-    one = build("entmax", theirs, seed=3)
-    state = {f"mapping.{name}": value for name, value in one.state_dict().items()}
-    per_head.take_from_all(state, "mapping.")
-    per_head.load_state_dict({name.removeprefix("mapping."): state[name] for name in state})
-    expected = values(one)["alpha"]
-    expected[2] = 1.0
-    torch.testing.assert_close(values(per_head)["alpha"], expected, rtol=2e-6, atol=0)
-    other = parse_mappings("entmax:lr_factor=2|entmax|softmax|entmax:lr_factor=2")[0].build(4)
-    other.load_state_dict(per_head.state_dict())
-    assert_same_values(other, per_head)

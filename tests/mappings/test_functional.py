@@ -120,19 +120,6 @@ def test_close_scores_take_few_iterations_although_float32_cannot_make_their_sum
 # -- gradients --------------------------------------------------------------------------
 
 
-@every_alpha
-def test_gradients_equal_finite_differences_of_bisection(alpha):
-    for scale in (0.3, 1.0, 4.0):
-        scores, grad = random_rows(10, 8, scale, seed=1), random_rows(10, 8, 1.0, seed=2)
-        leaf = scores.clone().requires_grad_()
-        alphas = torch.full((10, 1), alpha, dtype=torch.float64, requires_grad=True)
-        entmax(leaf, alphas).backward(grad)
-        truth = scores_derivative(scores, alpha, grad)
-        assert (leaf.grad - truth).abs().max() <= 1e-6 * max(1.0, truth.abs().max())
-        rows = (alpha_derivative(scores, alpha) * grad).sum(-1, keepdim=True)
-        assert (alphas.grad - rows).abs().max() <= 1e-6 * max(1.0, rows.abs().max())
-
-
 @pytest.mark.parametrize("alpha", [1.0, 1.00001, 1.0001, 1.01, 1.33, 1.5, 2.0])
 def test_float32_gradients_stay_precise_for_alpha_near_one(alpha):
     # Here the formula of the entmax package loses all digits
@@ -192,9 +179,10 @@ def test_a_backward_pass_can_be_repeated_and_changes_no_input():
 
 
 @every_alpha
-def test_masking_a_key_equals_removing_it(alpha):
-    scores, grad = random_rows(10, 9, 1.0, seed=1), random_rows(10, 9, 1.0, seed=2)
-    kept = [0, 3, 4, 8]
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+def test_masking_a_key_equals_removing_it_and_gradients_equal_finite_differences(alpha, scale):
+    scores, grad = random_rows(10, 13, scale, seed=1), random_rows(10, 13, 1.0, seed=2)
+    kept = [0, 3, 4, 6, 8, 9, 10, 12]
     masked = torch.full_like(scores, -INF)
     masked[:, kept] = scores[:, kept]
     masked.requires_grad_()
@@ -203,7 +191,7 @@ def test_masking_a_key_equals_removing_it(alpha):
     assert largest_error(probs[:, kept], bisection(scores[:, kept], alpha)) <= 1e-10
     assert (probs == 0).sum() >= 50
     probs.backward(grad)
-    assert (masked.grad[:, [1, 2, 5, 6, 7]] == 0).all()
+    assert (masked.grad[:, [1, 2, 5, 7, 11]] == 0).all()
     truth = scores_derivative(scores[:, kept], alpha, grad[:, kept])
     torch.testing.assert_close(masked.grad[:, kept], truth, atol=1e-7, rtol=1e-7)
     rows = alpha_derivative(scores[:, kept], alpha) * grad[:, kept]

@@ -148,11 +148,3 @@ def test_learned_values_have_gradients_once_the_rise_has_begun():
 def test_an_invalid_number_of_updates_is_refused(value):
     with pytest.raises(ValueError, match=r"^warmup must be a whole number of updates from 0 to 1,"):
         check_warmup(value)
-
-
-def test_the_text_may_set_the_warmup_and_softmax_has_none():
-    (spec,) = parse_mappings("sparsemax:warmup=5")
-    assert str(spec) == "sparsemax:warmup=5"
-    assert spec.build(4, defaults={"warmup": 9}).rise.length == 5
-    with pytest.raises(ValueError, match="unknown parameter 'warmup=5' of mapping 'softmax'"):
-        parse_mappings("softmax:warmup=5")

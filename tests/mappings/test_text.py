@@ -30,7 +30,7 @@ def names(specs):
 # -- one mapping --------------------------------------------------------------------------------
 
 
-def test_a_learned_alpha_starts_at_the_value_of_the_text_or_the_default():
+def test_values_are_those_of_the_text_or_the_default():
     defaults = {"init": 1.25, "share": "layer", "strength": 3}
     mapping = parse_mapping("entmax").build(4, defaults=defaults)
     assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
@@ -40,6 +40,7 @@ def test_a_learned_alpha_starts_at_the_value_of_the_text_or_the_default():
     for share in ("layer", "attention", "model"):
         mapping = parse_mapping(f"entmax:share={share}").build(8)
         assert (mapping.alpha.numel(), mapping.share) == (1, share)
+    assert parse_mapping("sparsemax:warmup=5").build(4, defaults={"warmup": 9}).rise.length == 5
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_learned_alpha_starts_at_the_value_of_the_text_or_the_default():
     [
         *NAMES,
         *("entmax:alpha=1.33", "fusedmax:tv=0.3", "entmax:alpha=1.5:tv=learned"),
-        *("sqpnormmax:p=learned:gamma=2", "entmax:lr_factor=10"),
+        *("sqpnormmax:p=learned:gamma=2", "entmax:lr_factor=10", "sparsemax:warmup=5"),
     ],
 )
 def test_a_mapping_prints_as_its_text(text):
@@ -66,6 +67,7 @@ WRONG = [
         "softmax:alpha=1.5",
         "unknown parameter 'alpha=1.5' of mapping 'softmax'; allowed: softmax:share=",
     ),
+    ("softmax:warmup=5", "unknown parameter 'warmup=5' of mapping 'softmax'"),
     ("oscarmax:tv=0.1", "allowed: oscarmax:alpha=VALUE, oscarmax:oscar=VALUE"),
     ("entmax:alpha=1.5:alpha=1.6", "parameter 'alpha' of mapping 'entmax' is given twice"),
     *(

@@ -1,5 +1,7 @@
 """--alpha-lr-factor in whole models: checkpoints keep their values wherever they are used."""
 
+import re
+
 import pytest
 import torch
 
@@ -62,20 +64,34 @@ def test_initial_and_loaded_values_do_not_depend_on_the_factor(options):
         assert_same_values(loaded, saved)
 
 
-@pytest.mark.parametrize("options", [{}, {"attn_mapping": "entmax|softmax|entmax:tv=learned*2"}])
-def test_values_that_a_stock_checkpoint_lacks_start_as_in_a_new_model(options, caplog):
+@pytest.mark.parametrize(
+    ("options", "number"), [({}, 6), ({"attn_mapping": "entmax|softmax|entmax:tv=learned*2"}, 18)]
+)
+def test_values_that_a_stock_checkpoint_lacks_start_as_in_a_new_model(options, number, caplog):
     stock = build_model("transformer", seed=5)
     model, new = (build_model(alpha_lr_factor=10, seed=6, **options) for _ in range(2))
     model.load_state_dict(stock.state_dict())
     assert_same_values(model, new)
-    assert "start as in a new model" in caplog.text
+    loaded = model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in stock.state_dict().items())
+    assert f"{number} learned parameters; they start as in a new model" in caplog.text
+    assert re.search(r"decoder\.layers\.1\.encoder_attn\.mapping\.\S*alpha_logit", caplog.text)
 
 
-def test_per_head_mappings_load_the_values_of_a_model_with_one_mapping():
-    saved = trained(alpha_lr_factor=10)
-    model = build_model(attn_mapping="entmax|entmax:lr_factor=3|entmax*2", alpha_lr_factor=30)
+@pytest.mark.parametrize(("own", "theirs"), [(1, 30), (10, 1), (30, 10)])
+def test_per_head_mappings_load_the_values_of_a_model_with_one_mapping(own, theirs):
+    saved = trained(alpha_lr_factor=theirs)
+    model = build_model(
+        attn_mapping="entmax|entmax:lr_factor=3|softmax|entmax", alpha_lr_factor=own
+    )
     model.load_state_dict(saved.state_dict())
-    assert_same_values(model, saved)
+    expected = values(saved)
+    for alphas in expected.values():
+        alphas[2] = 1.0
+    torch.testing.assert_close(values(model), expected, rtol=2e-6, atol=0)
+    other = build_model(attn_mapping="entmax:lr_factor=2|entmax|softmax|entmax:lr_factor=2")
+    other.load_state_dict(model.state_dict())
+    assert_same_values(other, model)
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)

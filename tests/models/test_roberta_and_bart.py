@@ -55,31 +55,25 @@ def texts(seed=0):
     return padded([[0, *row, 2] for row in rows])
 
 
-def masked(seed=0):
-    tokens = texts(seed)
-    mask = torch.zeros_like(tokens, dtype=torch.bool)
-    mask[:, 2:4] = True
-    target = tokens.masked_fill(~mask, 1)
-    # This dictionary has no <mask>, so another word stands for it
-    net_input = {"src_tokens": tokens.masked_fill(mask, 5), "src_lengths": (tokens != 1).sum(1)}
-    return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
-
-
-def labelled(seed=0):
-    tokens = texts(seed)
+def loss_of_texts(criterion, model, tokens, target):
     net_input = {"src_tokens": tokens, "src_lengths": (tokens != 1).sum(1)}
-    target = torch.tensor([[seed], [2]])
-    return {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
+    sample = {"net_input": net_input, "target": target, "ntokens": 13, "nsentences": 2}
+    return criterion(model, sample)[0]
 
 
 def masked_loss(model, update):
+    tokens = texts(update % 2)
+    mask = torch.zeros_like(tokens, dtype=torch.bool)
+    mask[:, 2:4] = True
     criterion = MaskedLmLoss(MaskedLmConfig(), task_of(ROBERTA))
-    return criterion(model, masked(update % 2))[0]
+    # This dictionary has no <mask>, so another word stands for it
+    words = tokens.masked_fill(mask, 5)
+    return loss_of_texts(criterion, model, words, tokens.masked_fill(~mask, 1))
 
 
 def class_loss(model, update):
     criterion = SentencePredictionCriterion(SentencePredictionConfig(), task_of(ROBERTA))
-    return criterion(model, labelled(update % 2))[0]
+    return loss_of_texts(criterion, model, texts(update % 2), torch.tensor([[update % 2], [2]]))
 
 
 def translation_loss(model, update):

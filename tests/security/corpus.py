@@ -46,10 +46,6 @@ def _pickled(payload, place):
     return write
 
 
-def _plain_pickle(state, path, mark):
-    path.write_bytes(pickle.dumps({"model": PAYLOADS["open"](mark)}, protocol=2))
-
-
 def _old_torch(state, path, mark):
     state["model"]["surprise"] = PAYLOADS["open"](mark)
     torch.save(state, path, _use_new_zipfile_serialization=False)
@@ -148,10 +144,6 @@ def _reference(to):
     return write
 
 
-def _environment(state, path, mark):
-    state["cfg"]["task"]["data"] = "${oc.env:HOME}"
-
-
 def _yaml(state, path, mark):
     """All settings as one text, which fairseq's settings library parses."""
     model = {**vars(state["cfg"]["model"]), **STOCK}
@@ -204,10 +196,6 @@ def _shadowed(place):
     return write
 
 
-def _shadowed_checkpoint(state, path, mark):
-    torch.save(Shadowed(state), path)
-
-
 def _written_file(group, name, **others):
     """A setting that names a file which fairseq writes, or a command."""
 
@@ -220,14 +208,12 @@ def _written_file(group, name, **others):
 RANKING = {"_name": "sentence_ranking", "ranking_head_name": "x", "num_classes": 2}
 
 
-def _odd_key(state, path, mark):
-    _put(state["cfg"], "common", {("encoder_layers",): text_of("call", mark)})
-
-
 RUNS_CODE = {
     **{f"pickle_{payload}": _pickled(payload, "extra_state") for payload in PAYLOADS},
     **{f"pickle_in_{place}": _pickled("open", place) for place in PLACES if place != "extra_state"},
-    "pickle_plain": _plain_pickle,
+    "pickle_plain": lambda state, path, mark: path.write_bytes(
+        pickle.dumps({"model": PAYLOADS["open"](mark)}, protocol=2)
+    ),
     "pickle_of_old_torch": _old_torch,
     "pickles_of_older_torch": _old_tar,
     # tests/fairseq_patches/test_literals.py refuses the forms one by one
@@ -263,7 +249,9 @@ RUNS_CODE = {
     "name_of_no_evaluated_setting": _setting("some_new_setting", convert=str.encode),
     "reference_to_a_text": _reference("${common.plasma_path}"),
     "reference_by_a_function": _reference("${oc.select:common.plasma_path}"),
-    "reference_to_the_environment": _environment,
+    "reference_to_the_environment": lambda state, path, mark: _put(
+        state["cfg"], "task", {"data": "${oc.env:HOME}"}
+    ),
     "settings_as_yaml": _yaml,
     "user_dir": _user_dir,
     "shell_by_fasta": _shell,
@@ -271,10 +259,12 @@ RUNS_CODE = {
     "hidden_model": _hidden("model", adaptive_softmax_cutoff="open('{mark}', 'w')"),
     "shadowed_weights": _shadowed("model"),
     "shadowed_settings": _shadowed("cfg"),
-    "shadowed_checkpoint": _shadowed_checkpoint,
+    "shadowed_checkpoint": lambda state, path, mark: torch.save(Shadowed(state), path),
     "criterion_that_writes": _written_file("criterion", "save_predictions", **RANKING),
     "task_that_calls": _written_file("task", "post_save_script", _name="audio_finetuning"),
-    "key_that_is_no_text": _odd_key,
+    "key_that_is_no_text": lambda state, path, mark: _put(
+        state["cfg"], "common", {("encoder_layers",): text_of("call", mark)}
+    ),
 }
 # Kinds that reading does not refuse: texts that are read as plain values where fairseq would
 # evaluate them; a user directory, since fairseq takes only that of the command; and dictionaries

@@ -35,23 +35,18 @@ def _package_command(*arguments):
     return load
 
 
-def _ensemble(path, data, good):
-    overrides = {"data": str(data)}
-    checkpoint_utils.load_model_ensemble_and_task([str(good), str(path)], overrides)
-
-
-def _one_by_one(path, data, good):
-    checkpoint_utils.load_model_ensemble([str(path)], {"data": str(data)})
-
-
 # One head, to be quick
 FEW = ("--heads=cross:0.1", "--trials=5", "--max-len-b=5")
 
 IN_PROCESS = {
     "load_checkpoint": lambda path, *_: checkpoints.load_checkpoint(str(path)),
     "load_checkpoint_to_cpu": lambda path, *_: checkpoint_utils.load_checkpoint_to_cpu(str(path)),
-    "load_model_ensemble": _one_by_one,
-    "ensemble_after_a_good_one": _ensemble,
+    "load_model_ensemble": lambda path, data, good: checkpoint_utils.load_model_ensemble(
+        [str(path)], {"data": str(data)}
+    ),
+    "ensemble_after_a_good_one": lambda path, data, good: (
+        checkpoint_utils.load_model_ensemble_and_task([str(good), str(path)], {"data": str(data)})
+    ),
     "moving_averages": lambda path, *_: checkpoint_utils.load_ema_from_checkpoint(str(path)),
     "EntmaxTransformerModel": _pretrained(EntmaxTransformerModel),
     "TransformerModel": _pretrained(TransformerModel),

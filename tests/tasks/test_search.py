@@ -154,20 +154,17 @@ def test_a_prefix_that_repeats_itself_is_kept():
     assert all(math.isfinite(score) for (_, score), *_ in found)
 
 
-@pytest.mark.parametrize("options", [{}, {"lenpen": 0.6, "min_len": 3}, {"unnormalized": True}])
-def test_without_options_the_search_is_bitwise_fairseqs(options):
+@pytest.mark.parametrize(
+    "options", [{}, {"lenpen": 0.6, "min_len": 3, "temperature": 1.2}, {"unnormalized": True}]
+)
+def test_without_options_the_search_is_bitwise_fairseqs_and_matches_the_plain_decoder(options):
     models = [model("entmax15")]
     options = {"nbest": 5, **options}
     generator = task().build_generator(models, Namespace(**options))
     assert type(generator) is type(tiny_task().build_generator(models, Namespace(**options)))
     stock = search_with_fairseq(models, options, task=tiny_task)
     assert search_with_fairseq(models, options) == stock
-
-
-def test_the_plain_decoder_matches_fairseqs_search():
-    models, options = [model()], {"nbest": 5, "lenpen": 0.6, "min_len": 3, "temperature": 1.2}
-    found = search_with_fairseq(models, options, task=tiny_task)
-    assert_same(found, search_plainly(models, options))
+    assert_same(stock, search_plainly(models, options))
 
 
 def test_half_precision_steps_accumulate_coverage_in_float32():

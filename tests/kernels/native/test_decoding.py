@@ -11,14 +11,9 @@ from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler
 
-SHAPES = [  # sources, beam, heads, keys, head_dim
-    (1, 1, 1, 1, 8),
-    (3, 5, 4, 7, 32),
-    (2, 1, 3, 33, 20),
-    (4, 3, 2, 16, 5),
-    (2, 4, 8, 130, 64),
-    (7, 2, 5, 17, 96),
-]
+# Sources, beam, heads, keys, head_dim
+SHAPES = [(1, 1, 1, 1, 8), (3, 5, 4, 7, 32), (2, 1, 3, 33, 20), (4, 3, 2, 16, 5)]
+SHAPES += [(2, 4, 8, 130, 64), (7, 2, 5, 17, 96)]
 EPSILONS = {"0": (0, 0), "0.5": (0.5, 0.5), "1": (1, 1), "each": (0.05, 0.95)}
 
 
@@ -26,10 +21,10 @@ def epsilons_of(heads, name="each"):
     return torch.linspace(*EPSILONS[name], heads)
 
 
-def of_source(shape, seed=0):
+def of_source(shape):
     """A query, and cached keys and values of several sources, the last of which is all padding."""
     sources, beam, heads, keys, size = shape
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     query = 1.5 * torch.randn(sources * beam, heads * size, generator=generator)
     key, value = torch.randn(2, sources, heads, keys, size, generator=generator)
     padding = torch.rand(sources, keys, generator=generator) < 0.2
@@ -38,27 +33,22 @@ def of_source(shape, seed=0):
     return query, Cached(key, value, keys, origins, padding.float(), beam)
 
 
-def in_float64(query, key, value, epsilon, padding=None):
-    """Output ``(hypotheses, heads, head_dim)`` and probabilities; keys are given per hypothesis."""
-    hypotheses, heads, _, size = key.shape
-    queries = query.double().view(hypotheses, heads, 1, size)
-    scores = size**-0.5 * (queries @ key.double().mT)
-    if padding is not None:
-        scores = scores.masked_fill(padding[:, None, None], -torch.inf)
-    probs = torch_ops.probabilities(scores, epsilon.double().view(-1, 1, 1))
-    return (probs @ value.double())[:, :, 0], probs[:, :, 0]
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_output_and_probabilities_match_float64(shape, epsilon):
+    _, _, heads, _, size = shape
     query, cached = of_source(shape)
-    epsilons = epsilons_of(shape[2], epsilon)
-    output, probs = step(query, cached, epsilons, shape[4] ** -0.5, wants_probs=True)
-    own, padding = cached.origins.long(), cached.padding.bool()
-    found = in_float64(query, cached.key[own], cached.value[own], epsilons, padding[own])
-    torch.testing.assert_close(output.view(found[0].shape).double(), found[0], atol=3e-6, rtol=0)
-    torch.testing.assert_close(probs.double(), found[1], atol=2e-6, rtol=0)
+    epsilons = epsilons_of(heads, epsilon)
+    output, probs = step(query, cached, epsilons, size**-0.5, wants_probs=True)
+    key, value, padding = (
+        one[cached.origins] for one in (cached.key, cached.value, cached.padding)
+    )
+    scores = size**-0.5 * (query.double().view(-1, heads, 1, size) @ key.double().mT)
+    scores = scores.masked_fill(padding[:, None, None].bool(), -torch.inf)
+    truth = torch_ops.probabilities(scores, epsilons.double().view(-1, 1, 1))
+    expected = (truth @ value.double()).view(output.shape)
+    torch.testing.assert_close(output.double(), expected, atol=3e-6, rtol=0)
+    torch.testing.assert_close(probs.double(), truth[:, :, 0], atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
