@@ -9,8 +9,6 @@ by their log probability, divided by a length penalty.
 `search` is a plain beam search that also knows whether it discarded anything.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The fairseq options in docs/fairseq_options.md: which train together, and which are refused."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 # With α-entmax, with gates on all heads and the penalty, and from a pruned checkpoint

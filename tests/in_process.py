@@ -4,8 +4,6 @@ These functions call what the installed commands call, with the same options, an
 a command. A refusal is raised as an exception, where a command would print it and exit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """A tiny language-modelling task, with models and batches that tests share."""
 
-from __future__ import annotations
-
 import functools
 from argparse import Namespace
 from typing import Any

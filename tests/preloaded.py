@@ -11,8 +11,6 @@ environment and set up logging on import.
 `path` has commands for shell scripts, which ask the server through `tests/preloaded_client.py`.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """Folders shared by pytest's processes: the first that asks makes one, and the others wait."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

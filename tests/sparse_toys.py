@@ -4,8 +4,6 @@ A toy's next word depends on its seed, the source and all previous words. `next_
 in plain Python, which both the models and a brute-force search can read.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import random

@@ -1,7 +1,5 @@
 """Small tasks, models and batches that the tests share."""
 
-from __future__ import annotations
-
 import functools
 from argparse import Namespace
 from collections.abc import Iterable, Sequence

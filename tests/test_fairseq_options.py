@@ -3,8 +3,6 @@
 Each runs for a few updates on a slice of the corpus, through fairseq's own functions.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The commands of docs/pipeline.md, as printed, lead from two text files to BLEU and a report."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

@@ -1,7 +1,5 @@
 """fairseq's own trainer on the tiny task, without its commands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq import options

@@ -14,11 +14,8 @@ def sentences(weights, queries, keys):
     ``queries`` and ``keys`` are lists of ``(start, length)``, one per sentence.
     """
     return [
-        [
-            [row[k0 : k0 + k].tolist() for row in head[q0 : q0 + q]]
-            for head in weights[number].double()
-        ]
-        for number, ((q0, q), (k0, k)) in enumerate(zip(queries, keys, strict=True))
+        [[row[k0 : k0 + k].tolist() for row in head[q0 : q0 + q]] for head in of_heads.double()]
+        for of_heads, (q0, q), (k0, k) in zip(weights, queries, keys, strict=True)
     ]
 
 
@@ -69,10 +66,8 @@ def confidence(found, head, causal, ends):
     largest = []
     for sentence, end in zip(found, ends, strict=True):
         for i, row in enumerate(sentence[head]):
-            others = [
-                p for j, p in enumerate(row[: attendable(i, len(row), causal)]) if j not in end
-            ]
-            if others:
+            seen = row[: attendable(i, len(row), causal)]
+            if others := [p for j, p in enumerate(seen) if j not in end]:
                 largest.append(max(others))
     return mean(largest)
 

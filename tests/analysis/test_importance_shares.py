@@ -44,9 +44,7 @@ def test_the_error_does_not_depend_on_batches():
     ],
     ids=["relevance", "gradient"],
 )
-def test_relevance_is_shared_over_predictions_and_gradient_over_sentences(
-    measure, parts_of, number
-):
+def test_relevance_is_shared_over_predictions_gradient_over_sentences(measure, parts_of, number):
     model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
     sums, samples = ShareSums(), [batch([7, 5], [6, 3]), batch([4], [8])]
     for sample in samples:

@@ -16,7 +16,8 @@ from fairseq_entmax.analysis.document.maps import (
 )
 from fairseq_entmax.mappings import fusedmax, oscarmax
 from tests.analysis import brute_force
-from tests.analysis.test_analyze import _build, analyze, options
+from tests.analysis.data_types.small import built
+from tests.analysis.test_analyze import LONG, analyze, options
 from tests.analysis.test_models import save
 
 GROUPS = {"runs": brute_force.runs, "clusters": brute_force.clusters}
@@ -82,9 +83,8 @@ def analysed(data, tmp_path_factory):
     folder, paths = tmp_path_factory.mktemp("groups"), {}
     task = loading.setup_task(options(data, "x"))
     for name, mapping in HEADS.items():
-        long = {"max_source_positions": 1024, "max_target_positions": 1024}
-        extra = {"attn_mapping": mapping, "share_all_embeddings": True, **long}
-        model = _build(task, "entmax_transformer", extra)
+        extra = {"attn_mapping": mapping, **LONG}
+        model = built("entmax_transformer", task, **extra)[0]
         file = folder / f"{name}.pt"
         paths[name] = save(file, model, "entmax_transformer", ("es", "en"), **extra)
     measures = "--measures=density,equal_weights"

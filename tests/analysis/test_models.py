@@ -1,7 +1,5 @@
 """Loading models and data for an analysis."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 
@@ -9,11 +7,11 @@ from fairseq_entmax.analysis.models import loaded as models
 from fairseq_entmax.analysis.models.loaded import load_model
 from fairseq_entmax.attention import attention_modules
 from tests.analysis.data_types.small import state_of
-from tests.support import TINY, batch, build_model, spread_scores, tiny_task
+from tests.support import batch, build_model, settings_of, spread_scores, tiny_task
 
 
 def save(path, model, arch="entmax_transformer", languages=("a", "b"), **options):
-    args = Namespace(arch=arch, _name=arch, **{**TINY, **options})
+    args = settings_of(arch, **options)
     task = {"source_lang": languages[0], "target_lang": languages[1]}
     torch.save(state_of(model, args, task, {"_name": "cross_entropy"}), path)
     return str(path)

@@ -90,10 +90,9 @@ def random_weights(batch, attention, heads=3, seed=0, steps=None):
 
 
 def cut(weights, batch, attention):
-    queries, keys = batch.sides(attention)
     spans = [
         list(zip(side.start.tolist(), side.lengths.tolist(), strict=True))
-        for side in (queries, keys)
+        for side in batch.sides(attention)
     ]
     return brute_force.sentences(weights, *spans)
 
@@ -116,20 +115,26 @@ def attention(request):
     return request.param
 
 
+def batches(attention, facts, left_pad_target, **options):
+    """Batches of two, one and two of the sentences, and the weights of three heads in each."""
+    for seed, part in enumerate((slice(2), slice(2, 3), slice(3, 5))):
+        batch = batch_of(*(side[part] for side in SENTENCES), facts, left_pad_target)
+        yield batch, random_weights(batch, attention, seed=seed, **options)
+
+
 @pytest.fixture(params=[False, True], ids=["right", "left"])
 def case(request, attention):
-    """The results of each head over a batch, its weights as lists, the sentences of queries and
+    """The results of each head over batches, its weights as lists, the sentences of queries and
     keys, the token table, and the diversity of the layer."""
     facts = table(lambda token: 480 + token)
     source, target = SENTENCES
-    batch = batch_of(source, target, facts, left_pad_target=request.param)
-    weights = random_weights(batch, attention)
-    statistics = LayerStatistics(attention, 3)
-    statistics.update(weights, batch)
+    statistics, found = LayerStatistics(attention, 3), []
+    for batch, weights in batches(attention, facts, request.param):
+        statistics.update(weights, batch)
+        found += cut(weights, batch, attention)
     results = statistics.results()
     queries = source if attention == "encoder-self" else target
     keys = target if attention == "decoder-self" else source
-    found = cut(weights, batch, attention)
     return results["heads"], found, queries, keys, facts, results["diversity"]
 
 
@@ -196,52 +201,18 @@ def test_rare_words_punctuation_and_subwords_match_loops(case, attention):
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_runs_and_clusters_match_loops(attention, left):
-    batch = batch_of(*SENTENCES, table(), left_pad_target=left)
-    weights = random_weights(batch, attention, steps=2)
-    # Padding rows have equal weights too, which must not count
-    queries, keys = batch.sides(attention)
-    weights += 0.25 * (~queries.real[:, None, :, None] & keys.real[:, None, None])
-    statistics = LayerStatistics(attention, 3, {"equal_weights"})
-    statistics.update(weights, batch)
-    found = cut(weights, batch, attention)
+    statistics, found = LayerStatistics(attention, 3, {"equal_weights"}), []
+    for batch, weights in batches(attention, table(), left, steps=2):
+        # Padding rows have equal weights too, which must not count
+        queries, keys = batch.sides(attention)
+        weights += 0.25 * (~queries.real[:, None, :, None] & keys.real[:, None, None])
+        statistics.update(weights, batch)
+        found += cut(weights, batch, attention)
     for head, given in enumerate(statistics.results()["heads"]):
         expected = brute_force.equal_weights(found, head)
         assert given["equal_weights"] == pytest.approx(expected, abs=1e-6)
         assert 1.1 < expected["run_length"] < expected["cluster_size"]
         assert 0.05 < expected["run_weight"] < expected["cluster_weight"] <= 1
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_batches_of_any_size_give_the_same_numbers(attention, size):
-    facts = table(lambda token: 480 + token)
-    source, target = SENTENCES
-    whole = batch_of(source, target, facts)
-    weights = random_weights(whole, attention)
-    at_once, in_parts = LayerStatistics(attention, 3), LayerStatistics(attention, 3)
-    at_once.update(weights, whole)
-    order = [3, 0, 4, 2, 1]
-    for begin in range(0, 5, size):
-        chosen = order[begin : begin + size]
-        part = batch_of([source[n] for n in chosen], [target[n] for n in chosen], facts)
-        queries, keys = part.sides(attention)
-        smaller = weights.new_zeros(len(chosen), 3, queries.tokens.size(1), keys.tokens.size(1))
-        for row, number in enumerate(chosen):
-            own = torch.tensor(cut(weights, whole, attention)[number])
-            q0, k0 = queries.start[row], keys.start[row]
-            smaller[row, :, q0 : q0 + own.size(1), k0 : k0 + own.size(2)] = own
-        in_parts.update(smaller, part)
-    assert sums_of(at_once).keys() == sums_of(in_parts).keys() != set()
-    for name, value in sums_of(at_once).items():
-        assert torch.allclose(value, sums_of(in_parts)[name], rtol=1e-6, atol=1e-6), name
-
-
-def sums_of(statistics):
-    """Every sum, by its measure and its own name."""
-    return {
-        (measure, name): value
-        for measure, sums in statistics.sums.items()
-        for name, value in sums.items()
-    }
 
 
 def one_sentence(length):

@@ -47,9 +47,8 @@ def test_missing_values_of_per_head_mappings_are_a_dash_or_null(tmp_path, capsys
     _, path = checkpoint(tmp_path, attn_mapping="entmax:init=1.5|sqpnormmax|fusedmax*2")
     assert main(["alpha", path]) == 0
     tables = capsys.readouterr().out.split("\n\n")
-    assert [table.split(maxsplit=1)[0].rstrip(",") for table in tables] == [
-        *("alpha", "p", "gamma", "tv")
-    ]
+    names = [table.split(maxsplit=1)[0].rstrip(",") for table in tables]
+    assert names == ["alpha", "p", "gamma", "tv"]
     text = "entmax:init=1.5|sqpnormmax|fusedmax*2"
     row = next(line for line in tables[0].splitlines() if line.startswith("cross"))
     assert row.split() == ["cross", "0", text, "1.5000", "-", "(2.0000)", "(2.0000)"]

@@ -1,7 +1,5 @@
 """Miniature package lists in Debian's formats: Translation-en, Translation-de, Packages."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib
@@ -95,10 +93,8 @@ def entries(number: int) -> list[Entry]:
 
 def german(made: Sequence[Entry]) -> list[Entry]:
     """`entries` translated into an invented German, in which words are reversed."""
-    return [
-        replace(e, german=re.sub("[a-z]+", lambda word: word[0][::-1], f"{e.title}\n{e.long}"))
-        for e in made
-    ]
+    texts = (re.sub("[a-z]+", lambda word: word[0][::-1], f"{e.title}\n{e.long}") for e in made)
+    return [replace(e, german=text) for e, text in zip(made, texts, strict=True)]
 
 
 def lists_of(made: Sequence[Entry]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """Dry runs of recipes: their scripts, on miniature archives, with stubs in the place of fairseq."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

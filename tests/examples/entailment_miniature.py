@@ -4,8 +4,6 @@ To give a model something to learn, a hypothesis repeats the premise's person (e
 another one (contradiction), or adds something to the premise (neutral).
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -58,11 +56,8 @@ def row(place: int) -> str:
     return f"{json.dumps(fields)}\n"
 
 
-SPLITS = {
-    "train": range(TRAIN),
-    "dev": range(TRAIN, TRAIN + DEV),
-    "test": range(TRAIN + DEV, TRAIN + DEV + TEST),
-}
+SPLITS = {"train": range(TRAIN), "dev": range(TRAIN, TRAIN + DEV)}
+SPLITS["test"] = range(TRAIN + DEV, TRAIN + DEV + TEST)
 
 
 def write(folder: Path) -> Path:

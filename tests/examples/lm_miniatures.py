@@ -1,7 +1,5 @@
 """Miniature archives in the format that the recipes for language models read."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

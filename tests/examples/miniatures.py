@@ -4,8 +4,6 @@ The English side is from the shipped corpus. Other languages are made from its S
 word, in the language's letters, so that there is something to learn.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """A local web server for files, which can send a part of a file."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,45 +8,36 @@ from pathlib import Path
 
 
 @contextmanager
-def serve(folder: Path, parts: bool = True) -> Iterator[str]:
-    """Serve the files of a folder, or parts of them on request, and yield the address.
+def serve(folder: Path, parts: bool = True) -> Iterator[tuple[str, list[str]]]:
+    """Serve the files of a folder, or parts of them on request.
 
-    ``serve.ranges`` lists the requested ranges.
+    Yields the address, and a list to which each requested range is added.
     """
-    serve.ranges = []  # type: ignore[attr-defined]
+    ranges: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = folder / self.path.lstrip("/")
-            if not path.is_file():
-                self.send_error(404)
-                return
-            content = path.read_bytes()
-            requested = self.headers.get("Range")
-            if requested:
-                serve.ranges.append(requested)  # type: ignore[attr-defined]
-            start = int(requested.removeprefix("bytes=").rstrip("-")) if requested and parts else 0
-            if start >= len(content):
-                self.send_error(416)
+            whole = path.read_bytes() if path.is_file() else b""
+            requested = self.headers.get_all("Range", [])
+            ranges.extend(requested)
+            start = int(requested[0].strip("bytes=-")) if requested and parts else 0
+            if start >= len(whole):
+                self.send_error(416 if whole else 404)
                 return
             self.send_response(206 if start else 200)
             if start:
-                end = f"{len(content) - 1}/{len(content)}"
-                self.send_header("Content-Range", f"bytes {start}-{end}")
-            content = content[start:]
-            self.send_header("Content-Length", str(len(content)))
+                self.send_header("Content-Range", f"bytes {start}-{len(whole) - 1}/{len(whole)}")
+            self.send_header("Content-Length", str(len(whole) - start))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(whole[start:])
 
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", ranges
+        finally:
+            server.shutdown()

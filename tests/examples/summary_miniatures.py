@@ -1,7 +1,5 @@
 """Miniature archives for the summary recipes, in the layout and format of the real ones."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re

@@ -3,15 +3,11 @@
 All tests share one record, made by a call that is killed halfway and a second call.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import os
 import re
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("claims")
     command = [EXAMPLES / "bible_es_en" / "claims.sh", *CHOSEN, "--output", folder]
     env = {**os.environ, "PATH": preloaded.path(PATH), "OMP_NUM_THREADS": "1"}
@@ -44,12 +40,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def record(made: Path, run: str) -> dict[str, Any]:
+def record(made, run):
     path = made / "record" / "bible_es_en" / f"{run}.json.xz"
     return json.loads(lzma.decompress(path.read_bytes()))
 
 
-def test_record_and_verdicts_have_each_run_once_and_no_local_paths(made: Path) -> None:
+def test_record_and_verdicts_have_each_run_once_and_no_local_paths(made):
     files = {path.name for path in (made / "record" / "bible_es_en").iterdir()}
     assert files == {f"{run}.json.xz" for run in RUNS} | {"speed.json"}
     for run in RUNS:
@@ -61,7 +57,7 @@ def test_record_and_verdicts_have_each_run_once_and_no_local_paths(made: Path) -
     assert "bible_es_en (4 runs, seeds 1)" in text
 
 
-def test_updates_are_counted_once_and_the_heads_found_are_pruned(made: Path) -> None:
+def test_updates_are_counted_once_and_the_heads_found_are_pruned(made):
     names = (BASELINE, PRUNED, SCRATCH, CONTINUED)
     baseline, pruned, scratch, continued = (record(made, run) for run in names)
     assert baseline["updates"] == baseline["own_updates"] == TRAINED
@@ -79,7 +75,7 @@ def test_updates_are_counted_once_and_the_heads_found_are_pruned(made: Path) -> 
     assert sum(map(sum, continued["heads"].values())) == 72
 
 
-def test_a_recorded_run_matches_the_measurements_of_its_model(made: Path) -> None:
+def test_a_recorded_run_matches_the_measurements_of_its_model(made):
     run, folder = record(made, BASELINE), made / "bible_es_en"
     path = folder / "runs" / BASELINE
     analysis = json.loads((path / "analysis/analysis.json").read_text(encoding="utf-8"))
@@ -93,7 +89,7 @@ def test_a_recorded_run_matches_the_measurements_of_its_model(made: Path) -> Non
     assert record(made, CONTINUED)["ablation"] is None
 
 
-def test_a_quick_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
+def test_a_quick_trial_of_the_claims_makes_every_run_that_they_need(tmp_path):
     dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
     command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
     dry(*command)

@@ -1,11 +1,7 @@
 """The YAML files for fairseq-hydra-train agree with the scripts of their recipes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +12,7 @@ from tests.examples.dry_runs import EXAMPLES
 SIDES = ("encoder", "decoder")
 
 
-def options_of(recipe: str, *arrays: str, **further: str) -> dict[str, Any]:
+def options_of(recipe, *arrays, **further):
     """Options of fairseq-train in some arrays of a dataset.sh."""
     script = (
         f"set -eu; REST=() DEFAULT_OUTPUT=/nowhere ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
@@ -27,7 +23,7 @@ def options_of(recipe: str, *arrays: str, **further: str) -> dict[str, Any]:
     )
     environment = {**os.environ, **further}
     shown = subprocess.check_output(["bash", "-c", script], text=True, env=environment)
-    found: dict[str, Any] = {}
+    found = {}
     for word in shown.splitlines():
         if word.startswith("--"):
             name = word.removeprefix("--").replace("-", "_")
@@ -35,14 +31,14 @@ def options_of(recipe: str, *arrays: str, **further: str) -> dict[str, Any]:
     return found
 
 
-def test_a_pruned_model_trains_further_at_the_rate_that_is_given() -> None:
+def test_a_pruned_model_trains_further_at_the_rate_that_is_given():
     assert options_of("bible_es_en", "recovering")["lr"] == "0.003"
     found = options_of("bible_es_en", "recovering", RECOVERY_LR="0.006")
     assert (found["lr"], found["end_learning_rate"]) == ("0.006", "0")
     assert options_of("bible_es_en", "searching", RECOVERY_LR="0.006")["lr"] == "0.0015"
 
 
-def same(option: Any, setting: Any) -> bool:
+def same(option, setting):
     if isinstance(setting, list):
         return [float(text) for text in option.strip("()").split(",")] == list(map(float, setting))
     if isinstance(setting, bool) or isinstance(option, bool):
@@ -57,7 +53,7 @@ def same(option: Any, setting: Any) -> bool:
         ("bible_es_en", "entmax", ["MODEL", "TRAINING"]),
     ],
 )
-def test_a_config_agrees_with_the_scripts(recipe: str, name: str, arrays: list[str]) -> None:
+def test_a_config_agrees_with_the_scripts(recipe, name, arrays):
     path = EXAMPLES / recipe / "configs" / f"{name}.yaml"
     sections = yaml.safe_load(path.read_text(encoding="utf-8"))
     settings = {key: value for section in sections.values() for key, value in section.items()}
@@ -75,7 +71,7 @@ def test_a_config_agrees_with_the_scripts(recipe: str, name: str, arrays: list[s
 
 
 @pytest.mark.slow
-def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
+def test_hydra_trains_from_a_config(data, tmp_path):
     sizes = [f"{side}_{part}" for side in SIDES for part in ("embed_dim", "ffn_embed_dim")]
     hydra_train(
         *(data, tmp_path / "saved", "wmt_en_ru", "prune", "optimization.max_update=4"),

@@ -1,21 +1,13 @@
 """Dry runs of every recipe on miniature archives: what it reads, and its commands."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
-from tests.examples import (
-    debian,
-    entailment_miniature,
-    lm_miniatures,
-    miniatures,
-    summary_miniatures,
-)
+from tests.examples import debian, lm_miniatures, miniatures, summary_miniatures
+from tests.examples import entailment_miniature as entailment
 from tests.examples.dry_runs import Steps, asks, called, column, raw
 from tests.examples.miniatures import lines
 
@@ -27,7 +19,7 @@ VOITA = "--adam-betas (0.9, 0.98) --adam-eps 1e-9 --lr 0.0014 --lr-scheduler inv
 
 
 @pytest.mark.parametrize("recipe", PAPERS)
-def test_a_papers_recipe_translates_the_archives(recipe: str, tmp_path: Path) -> None:
+def test_a_papers_recipe_translates_the_archives(recipe, tmp_path):
     table = raw(miniatures.write(recipe, tmp_path / "raw"))
     source, target = recipe.split("_")[-2:]
     if recipe == "wmt_en_fr":
@@ -66,7 +58,7 @@ def test_a_papers_recipe_translates_the_archives(recipe: str, tmp_path: Path) ->
     assert lines(run / "test.ref") == lines(steps.out / "text" / f"{untouched}.{target}")
 
 
-def check_splits(recipe: str, out: Path, source: str, target: str) -> None:
+def check_splits(recipe, out, source, target):
     texts = miniatures.Texts(source, target)
     train, valid, test = (
         list(zip(*(lines(out / "text" / f"{split}.{x}") for x in texts.pair), strict=True))
@@ -98,7 +90,7 @@ def check_splits(recipe: str, out: Path, source: str, target: str) -> None:
     assert 0 < min(words) <= max(words) <= 200
 
 
-def test_pruning_searches_removes_recovers_and_compares(verses: Steps) -> None:
+def test_pruning_searches_removes_recovers_and_compares(verses):
     """With two budgets."""
     steps = verses
     steps.twice = True
@@ -175,9 +167,7 @@ def test_pruning_searches_removes_recovers_and_compares(verses: Steps) -> None:
         ("gigaword", "joint:300", "cross:fusedmax", "--cross-attn-mapping fusedmax"),
     ],
 )
-def test_a_summary_recipe_leads_from_archives_to_rouge(
-    recipe: str, vocabulary: str, model: str, wanted: str, tmp_path: Path
-) -> None:
+def test_a_summary_recipe_leads_from_archives_to_rouge(recipe, vocabulary, model, wanted, tmp_path):
     table = raw(miniatures.write(recipe, tmp_path / "raw", summary_miniatures.WRITERS))
     twice = vocabulary == "words:300"
     steps = Steps(recipe, tmp_path, twice, **table, VOCABULARY=vocabulary)
@@ -207,7 +197,7 @@ def test_a_summary_recipe_leads_from_archives_to_rouge(
         steps.pruned_with("copy_cross_entropy", "2/-/3", "--mapping", "baseline")
 
 
-def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
+def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path):
     writers = {"wikitext103": lm_miniatures.wikitext}
     table = raw(miniatures.write("wikitext103", tmp_path / "raw", writers))
     small = {"BLOCK_TOKENS": "64", "CONTEXT_WINDOW": "48"}
@@ -236,8 +226,8 @@ def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
     steps.pruned_with("adaptive_loss")
 
 
-def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
-    table = raw(entailment_miniature.write(tmp_path / "raw"))
+def test_snli_is_classified_and_its_models_are_compared(tmp_path):
+    table = raw(entailment.write(tmp_path / "raw"))
     steps = Steps("snli", tmp_path, **table)
     assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
     best = "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric"
@@ -256,7 +246,7 @@ def test_snli_is_classified_and_its_models_are_compared(tmp_path: Path) -> None:
     steps.pruned_with("sentence_prediction")
 
 
-def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(tmp_path: Path) -> None:
+def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(tmp_path):
     steps = Steps("bible_testaments", tmp_path, EVERY="20", UPDATES="8,4,4")
     steps.prepared()
     text, words = (lines(steps.out / name / "test.input0") for name in ("text", "tok"))
@@ -282,15 +272,13 @@ def test_a_roberta_is_pretrained_tuned_and_pruned_on_testaments(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def packages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lists")
     debian.write(folder, debian.german(debian.entries(60)), ".xz")
     return {"RAW_DIR": str(folder), "VALID_SOURCES": "150", "TEST_SOURCES": "150"}
 
 
-def test_packages_are_translated_and_models_are_compared(
-    packages: dict[str, str], tmp_path: Path
-) -> None:
+def test_packages_are_translated_and_models_are_compared(packages, tmp_path):
     steps = Steps("debian_en_de", tmp_path, **packages, BPE_SIZE="180")
     steps.prepared()
     assert not (steps.out / "raw").exists()  # the lists stay in their folder
@@ -306,7 +294,7 @@ def test_packages_are_translated_and_models_are_compared(
     assert column(steps.out / "scores.tsv", "BLEU") == ["24.50", "24.50"]
 
 
-def test_lists_are_downloaded_once_whatever_the_mirror_does(tmp_path: Path) -> None:
+def test_lists_are_downloaded_once_whatever_the_mirror_does(tmp_path):
     debian.write_mirror(tmp_path / "mirror", debian.german(debian.entries(60)))
     given = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
     given["DEBIAN_MIRROR"] = f"file://{tmp_path}/mirror"
@@ -324,7 +312,7 @@ def test_lists_are_downloaded_once_whatever_the_mirror_does(tmp_path: Path) -> N
     assert lines(steps.out / "text" / "test.de") == before
 
 
-def test_titles_are_written_by_models_that_copy(packages: dict[str, str], tmp_path: Path) -> None:
+def test_titles_are_written_by_models_that_copy(packages, tmp_path):
     steps = Steps("debian_headlines", tmp_path, **packages, VOCABULARY="sentencepiece:160")
     steps.prepared()
     copies = "--arch entmax_copy_transformer --criterion copy_cross_entropy"

@@ -1,10 +1,5 @@
 """examples/debian_headlines/descriptions.py: its splits, and what it refuses."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.examples import debian
@@ -16,11 +11,11 @@ SPLITS = ("train", "valid", "test")
 descriptions = debian.program(debian.EXAMPLES / "debian_headlines" / "descriptions.py")
 
 
-def run(lists: Path, folder: Path) -> None:
+def run(lists, folder):
     descriptions.main([str(lists), str(folder), "--valid", "150", "--test", "150"])
 
 
-def packages(*entries: Entry):
+def packages(*entries):
     """The packages that the program reads from these entries."""
     sources = debian.lists.read_sources(["".join(e.packages() for e in entries)])
     text = "".join(e.translation() for e in entries)
@@ -28,7 +23,7 @@ def packages(*entries: Entry):
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text(tmp_path_factory):
     """A hundred and fifty miniature packages, split."""
     folder = tmp_path_factory.mktemp("headlines")
     debian.write(folder / "lists", debian.entries(100))
@@ -36,9 +31,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "text"
 
 
-def test_splits_share_no_source_package_and_do_not_depend_on_other_packages(
-    text: Path, tmp_path: Path
-) -> None:
+def test_splits_share_no_source_package_and_do_not_depend_on_other_packages(text, tmp_path):
     for column, part in (("package", 1), ("source", 0)):
         of = [{line.split("\t")[part] for line in lines(text / f"{s}.{column}")} for s in SPLITS]
         assert all(of)
@@ -51,11 +44,11 @@ def test_splits_share_no_source_package_and_do_not_depend_on_other_packages(
         assert lines(tmp_path / "text" / f"{split}.package") == expected
 
 
-def entry(name: str, split: str, long: str) -> Entry:
+def entry(name, split, long):
     return Entry(name, "one two three", long, debian.source_in(split, name))
 
 
-def test_the_first_of_equal_bodies_stays_and_near_duplicates_go_to_the_test_set() -> None:
+def test_the_first_of_equal_bodies_stays_and_near_duplicates_go_to_the_test_set():
     entries = [entry("a", "train", LONG), entry("b", "train", LONG.upper())]
     entries += [entry(f"{s}-{i}", s, f"Version {i} {LONG}") for i, s in enumerate(SPLITS, 11)]
     entries += [entry("own", "valid", f"Own {LONG}")]
@@ -64,7 +57,7 @@ def test_the_first_of_equal_bodies_stays_and_near_duplicates_go_to_the_test_set(
     assert names == {"train": ["a"], "valid": ["own"], "test": ["test-13"]}
 
 
-def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks() -> None:
+def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks():
     long = "Does this\nand that.\n.\n It can:\n  * read  URLs (https://example.org/a*b)\n  - write\n   + sort -x\n."
     (package,) = packages(Entry("a", "a  title", long))
     body = "Does this and that. It can: read URLs (https://example.org/a*b) write sort -x"
@@ -76,14 +69,12 @@ def test_a_description_becomes_one_line_without_bullets_or_paragraph_marks() -> 
     ("body", "title", "usable"),
     [(15, 3, 1), (200, 20, 1), (14, 3, 0), (201, 3, 0), (15, 2, 0), (15, 21, 0)],
 )
-def test_bodies_of_15_to_200_words_and_titles_of_3_to_20_are_usable(
-    body: int, title: int, usable: bool
-) -> None:
+def test_bodies_of_15_to_200_words_and_titles_of_3_to_20_are_usable(body, title, usable):
     package = descriptions.Package("a", "a", " ".join("b" * body), " ".join("t" * title))
     assert descriptions.is_usable(package) == bool(usable)
 
 
-def test_a_source_package_loses_its_version_and_a_package_is_read_once() -> None:
+def test_a_source_package_loses_its_version_and_a_package_is_read_once():
     made = packages(Entry("a-dev", "t", "b", source="a (1.2-3)"), Entry("b", "t", "b"))
     assert [package.source for package in made] == ["a", "b"]
     made = packages(Entry("a", "new title", "b"), Entry("a", "old title", "b"))
@@ -91,7 +82,7 @@ def test_a_source_package_loses_its_version_and_a_package_is_read_once() -> None
 
 
 @pytest.mark.parametrize("pack", debian.PACK)
-def test_a_compressed_list_gives_the_same_result(pack: str, text: Path, tmp_path: Path) -> None:
+def test_a_compressed_list_gives_the_same_result(pack, text, tmp_path):
     debian.write(tmp_path / "lists", debian.entries(100), pack)
     run(tmp_path / "lists", tmp_path / "text")
     for path in text.iterdir():
@@ -106,9 +97,7 @@ def test_a_compressed_list_gives_the_same_result(pack: str, text: Path, tmp_path
         *((2, pack, f"Packages{pack} is cut short or damaged: ") for pack in debian.PACK),
     ],
 )
-def test_missing_short_and_damaged_lists_are_refused(
-    number: int, pack: str, message: str, tmp_path: Path, refusal: Callable[..., str]
-) -> None:
+def test_missing_short_and_damaged_lists_are_refused(number, pack, message, tmp_path, refusal):
     debian.write(tmp_path / "lists", debian.entries(number), pack)
     packages = next((tmp_path / "lists").glob("*Packages*"))
     if pack:

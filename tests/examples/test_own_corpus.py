@@ -1,7 +1,5 @@
 """examples/own_corpus: one command from two texts to scores and a report, and wrong options."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """examples/debian_en_de/pairs.py: its pairs, its splits, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -19,29 +17,29 @@ SPLITS = ("train", "valid", "test")
 pairs = debian.program(debian.EXAMPLES / "debian_en_de" / "pairs.py")
 
 
-def run(lists: Path, folder: Path, *further: str) -> None:
+def run(lists, folder, *further):
     shares = ["--valid", "150", "--test", "150", "--seed", "1"]
     pairs.main([str(lists), str(folder), *shares, *further])
 
 
-def read(english: list[Entry], german: list[Entry], **sources: str):
+def read(english, german, **sources):
     texts = [e.translation() for e in english], [e.translation("de") for e in german]
     return pairs.read_pairs(*texts, sources or {"a": "a"})
 
 
-def pair(en: str, de: str, source: str = "a"):
+def pair(en, de, source="a"):
     return pairs.Pair(en, de, source, source, "line")
 
 
 @pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lists(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lists")
     debian.write(folder, debian.german(debian.entries(100)))
     return folder
 
 
 @pytest.fixture(scope="module")
-def text(lists: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text(lists, tmp_path_factory):
     """A hundred and fifty translated miniature packages, split."""
     folder = tmp_path_factory.mktemp("text")
     run(lists, folder)
@@ -74,14 +72,12 @@ def text(lists: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def test_parts_of_a_description_are_paired_one_to_one(
-    english: str, german: str, expected: list[tuple[str, str]]
-) -> None:
+def test_parts_of_a_description_are_paired_one_to_one(english, german, expected):
     found = [(en, de) for en, de, _ in pairs.paired_parts(f"t\n {english}", f"T\n {german}")]
     assert found == [("t", "T"), *expected]
 
 
-def test_a_translation_is_matched_by_md5_and_used_once() -> None:
+def test_a_translation_is_matched_by_md5_and_used_once():
     old = Entry("a", "old title", "Old text.", german="alter Titel\nAlter Text.")
     new = replace(old, title="new title", long="New text.", german="neuer Titel\nNeuer Text.")
     found = read([old, new], [new, new])
@@ -109,9 +105,7 @@ def test_a_translation_is_matched_by_md5_and_used_once() -> None:
         ("weblog manager tool", "Weblog-Manager Tool", ""),
     ],
 )
-def test_usable_pairs_have_2_to_40_words_similar_lengths_and_a_translation(
-    en: str, de: str, wrong: str
-) -> None:
+def test_usable_pairs_have_2_to_40_words_similar_lengths_and_a_translation(en, de, wrong):
     assert pairs.is_usable(pair(en, de)) == (wrong != "unusable")
     assert wrong == "unusable" or pairs.is_untranslated(pair(en, de)) == bool(wrong)
 
@@ -119,16 +113,16 @@ def test_usable_pairs_have_2_to_40_words_similar_lengths_and_a_translation(
 source_in = partial(debian.source_in, seed=1)
 
 
-def split_of(*made) -> dict[str, list[str]]:
+def split_of(*made):
     """The English texts in each split of these pairs, to which one pair per split is added."""
     others = [pair(f"own of {s}", f"eigenes von {s}", source_in(s, "own")) for s in SPLITS]
     splits = pairs.split_pairs([*made, *others], 150, 150, 1)
     return {name: [p.en for p in pairs if "own of" not in p.en] for name, pairs in splits.items()}
 
 
-def test_splits_share_no_source_package_and_no_text(text: Path) -> None:
+def test_splits_share_no_source_package_and_no_text(text):
     made = {e.name: e for e in debian.german(debian.entries(100))}
-    seen: list[set[str]] = [set(), set(), set()]
+    seen = [set(), set(), set()]
     for split in SPLITS:
         named = [line.split("\t") for line in lines(text / f"{split}.package")]
         sides = [lines(text / f"{split}.{side}") for side in ("en", "de")]
@@ -145,14 +139,14 @@ def test_splits_share_no_source_package_and_no_text(text: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "other"), [("test", "train"), ("test", "valid"), ("valid", "train")]
 )
-def test_a_text_repeated_with_other_numbers_stays_in_one_split(split: str, other: str) -> None:
+def test_a_text_repeated_with_other_numbers_stays_in_one_split(split, other):
     first = pair("version 11 of it", "die Fassung 11 davon", source_in(other))
     for en, de in (("Version 12 of it", "anders"), ("differs", "Die Fassung 12 davon")):
         found = split_of(first, pair(en, de, source_in(split)))
         assert found == {**{s: [] for s in SPLITS}, other: ["version 11 of it"]}
 
 
-def test_the_first_of_equal_texts_stays_and_left_out_pairs_count_for_the_test() -> None:
+def test_the_first_of_equal_texts_stays_and_left_out_pairs_count_for_the_test():
     first, second = source_in("train", "a"), source_in("train", "b")
     made = [pair("the Text", "der Text", first), pair("The text", "ein anderer", second)]
     assert split_of(*made)["train"] == ["the Text"]
@@ -164,7 +158,7 @@ def test_the_first_of_equal_texts_stays_and_left_out_pairs_count_for_the_test() 
 @pytest.mark.skipif(
     not (Path(debian.lists.APT_HELPER).exists() and shutil.which("lz4")), reason="no apt, or no lz4"
 )
-def test_apt_unpacks_what_python_cannot(text: Path, lists: Path, tmp_path: Path) -> None:
+def test_apt_unpacks_what_python_cannot(text, lists, tmp_path):
     shutil.copytree(lists, tmp_path / "lists")
     for path in list((tmp_path / "lists").iterdir()):
         subprocess.run(["lz4", "-q", "--rm", path, f"{path}.lz4"], check=True)

@@ -1,7 +1,5 @@
 """The project's published record: every verdict in its table follows from the recorded runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """examples/lib: no partial or stale results, downloads, locks, and wrong options."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -10,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -22,20 +19,20 @@ COMMON = EXAMPLES / "lib" / "common.sh"
 RECIPE, ARCHIVE = "iwslt17_de_en", "de-en.tgz"
 
 
-def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def shell(script, cwd):
     """Run a script that has sourced examples/lib/common.sh."""
     command = ["bash", "-c", f'set -euo pipefail; source "$0"; {script}', str(COMMON)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="other libraries have no such setting"
 )
-def test_freed_memory_is_reused_instead_of_requested_again(tmp_path: Path) -> None:
+def test_freed_memory_is_reused_instead_of_requested_again(tmp_path):
     program = """
 import resource
 for _ in range(20):
@@ -49,7 +46,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
     assert counts[0] < counts[1] / 4
 
 
-def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_replaced_completely_or_not_at_all(tmp_path):
     (tmp_path / "out").write_text("before")
     assert shell("write_atomically out bash -c 'echo half; exit 3'", tmp_path).returncode == 3
     assert (tmp_path / "out").read_text() == "before"
@@ -60,14 +57,14 @@ def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path) -> None:
     assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("after\n", {"out"})
 
 
-def test_a_step_prints_its_duration_and_stops_its_clock(tmp_path: Path) -> None:
+def test_a_step_prints_its_duration_and_stops_its_clock(tmp_path):
     fine = shell("CLOCK_SECONDS=.1; timed words sleep 2; echo end", tmp_path)
     assert re.fullmatch(r"(==> words: 0 min so far\n)+end\n", fine.stdout)
     failed = shell("step() { sleep 0.2; false; }; timed words step; echo end", tmp_path)
     assert (failed.returncode, failed.stdout) == (1, "")
 
 
-def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(tmp_path: Path) -> None:
+def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(tmp_path):
     for leftover in ("data", "data.tmp", "data.old"):
         (tmp_path / leftover).mkdir()
         (tmp_path / leftover / "stale").touch()
@@ -85,12 +82,12 @@ def test_a_folder_appears_complete_with_its_stamp_and_leftovers_are_removed(tmp_
     assert names(here) == {".lock", "text", "mine.tmp"}
 
 
-def test_a_folder_has_one_absolute_path(tmp_path: Path) -> None:
+def test_a_folder_has_one_absolute_path(tmp_path):
     written = shell("for x in a/b a/b/ a/b// ./a/b $PWD/a/b/; do absolute_path $x; done", tmp_path)
     assert set(written.stdout.splitlines()) == {f"{tmp_path}/a/b"}
 
 
-def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Path) -> None:
+def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path):
     step = "once step .done {} product -- bash -c 'echo made; touch product'"
     for settings, before in (("a", ""), ("a", ""), ("b", ""), ("b", "rm product;")):
         output = shell(f"{before} {step.format(settings)}", tmp_path).stdout
@@ -101,7 +98,7 @@ def test_a_step_is_done_once_per_settings_while_its_product_exists(tmp_path: Pat
     assert names(tmp_path) == {"product"}  # no stamp
 
 
-def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
+def test_a_run_set_aside_never_overwrites_another(tmp_path):
     for content in ("first", "second"):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "file").write_text(content)
@@ -110,7 +107,7 @@ def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
     assert (tmp_path / "run.replaced-2" / "file").read_text() == "second"
 
 
-def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path: Path) -> None:
+def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path):
     texts = ["entmax", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax", "sparsemax|softmax"]
     texts += ["(sparsemax|softmax*7)*3,softmax", "sparsemax|softmax*7,softmax"]
     script = "".join(f"run_name '{text}' {epochs} epochs;" for text in texts for epochs in (1, 11))
@@ -120,9 +117,7 @@ def test_the_run_name_distinguishes_mappings_and_lengths(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("failing", ["files_fingerprint nope", "sha256_of nope"])
-def test_an_error_within_the_words_of_a_command_ends_the_script(
-    failing: str, tmp_path: Path
-) -> None:
+def test_an_error_within_the_words_of_a_command_ends_the_script(failing, tmp_path):
     script = f'step() {{ local x; x=$(fingerprint "$({failing})"); echo reached; }}; step || echo'
     ended = shell(script, tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
@@ -130,7 +125,7 @@ def test_an_error_within_the_words_of_a_command_ends_the_script(
 
 
 @pytest.mark.slow
-def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) -> None:
+def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path):
     held = 'hold_lock "$PWD"; sleep 60 >/dev/null 2>&1 & echo $! >child; kill -9 $$'
     assert shell(held, tmp_path).returncode == -9
     child = (tmp_path / "child").read_text().strip()
@@ -144,7 +139,7 @@ def test_child_processes_of_a_killed_script_still_hold_the_lock(tmp_path: Path) 
     assert shell('hold_lock "$PWD"', tmp_path).returncode == 0
 
 
-def test_a_suspended_script_goes_on_and_a_signal_ends_its_processes(tmp_path: Path) -> None:
+def test_a_suspended_script_goes_on_and_a_signal_ends_its_processes(tmp_path):
     step = f'source {EXAMPLES}/lib/recipe.sh; hold_lock "$PWD"; echo $$ >pid; touch begun; sleep 60'
     (tmp_path / "step.sh").write_text(step)
     command = ["env", f"RECIPE_FOLDER={EXAMPLES / RECIPE}", "bash", "step.sh"]
@@ -162,13 +157,13 @@ def test_a_suspended_script_goes_on_and_a_signal_ends_its_processes(tmp_path: Pa
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> Path:
+def raw(tmp_path):
     """The archives of one recipe, for tests that damage them."""
     miniatures.write(RECIPE, tmp_path / "raw-dir")
     return tmp_path / "raw-dir"
 
 
-def fetched(tmp_path: Path, table: Path, **further: str) -> str:
+def fetched(tmp_path, table, **further):
     """The output of prepare.sh, which a stub stops at the words."""
     shutil.rmtree(tmp_path / "stubs", ignore_errors=True)
     dry = DryRun(tmp_path / "stubs")
@@ -177,7 +172,7 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     return dry(*command, check=False, CORPORA=str(table), **further)
 
 
-def test_a_wrong_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path: Path) -> None:
+def test_a_wrong_archive_is_named_and_nothing_is_made_of_it(raw, tmp_path):
     archive = raw / ARCHIVE
     miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
     output = fetched(tmp_path, miniatures.write_table(raw, [archive]), RAW_DIR=str(raw))
@@ -185,7 +180,7 @@ def test_a_wrong_archive_is_named_and_nothing_is_made_of_it(raw: Path, tmp_path:
     assert names(tmp_path / "out") == {".lock"}
 
 
-def test_check_reports_for_every_archive_whether_its_files_are_there(tmp_path: Path) -> None:
+def test_check_reports_for_every_archive_whether_its_files_are_there(tmp_path):
     table, dry = miniatures.write("wmt_en_ru", tmp_path / "raw"), DryRun(tmp_path / "stubs")
     command = ("wmt_en_ru", "prepare.sh", "--output", tmp_path / "out", "--check")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
@@ -201,29 +196,27 @@ def test_check_reports_for_every_archive_whether_its_files_are_there(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["goes on", "no parts", "nothing more"])
-def test_an_interrupted_download_continues_or_starts_again(
-    kind: str, raw: Path, tmp_path: Path
-) -> None:
+def test_an_interrupted_download_continues_or_starts_again(kind, raw, tmp_path):
     whole = (raw / ARCHIVE).read_bytes()
     part = tmp_path / "out" / "raw" / f"{ARCHIVE}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(whole[:3000] if kind == "goes on" else b"x" * (len(whole) + 9))
     if kind == "no parts":
         part.write_bytes(b"x" * 3000)
-    with serve(raw, parts=kind != "no parts") as address:
+    with serve(raw, parts=kind != "no parts") as (address, ranges):
         table = miniatures.write_table(raw, [raw / ARCHIVE], address)
         output = fetched(tmp_path, table)
         if kind == "nothing more":
             assert "run again without it" in output
             fetched(tmp_path, table)
-        assert kind != "goes on" or serve.ranges == ["bytes=3000-"]  # type: ignore[attr-defined]
+        assert kind != "goes on" or ranges == ["bytes=3000-"]
     assert (part.parent / ARCHIVE).read_bytes() == whole
     assert not part.exists()
 
 
-def test_a_failed_download_is_named_with_its_home_page(raw: Path, tmp_path: Path) -> None:
+def test_a_failed_download_is_named_with_its_home_page(raw, tmp_path):
     archive, out = raw / ARCHIVE, tmp_path / "out" / "raw"
-    with serve(raw) as address:
+    with serve(raw) as (address, _):
         table = miniatures.write_table(raw, [archive], address)
         archive.write_bytes(b"x" * archive.stat().st_size)  # not the file in the table
         assert "is expected: it is damaged" in fetched(tmp_path, table)
@@ -235,7 +228,7 @@ def test_a_failed_download_is_named_with_its_home_page(raw: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_killed_preparation_continues_where_it_stopped(raw: Path, tmp_path: Path) -> None:
+def test_a_killed_preparation_continues_where_it_stopped(raw, tmp_path):
     given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     dry = DryRun(tmp_path / "stubs")
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
@@ -253,7 +246,7 @@ def test_a_killed_preparation_continues_where_it_stopped(raw: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw: Path, tmp_path: Path) -> None:
+def test_a_line_lost_by_a_tool_leaves_no_finished_step(raw, tmp_path):
     """The line is lost as on a disk that was full for a moment."""
     dry, real = DryRun(tmp_path / "stubs"), shutil.which("subword-nmt", path=PATH)
     body = f'case "$*" in *apply*) {real} "$@" | tail -n +2 ;; *) exec {real} "$@" ;; esac'
@@ -281,12 +274,7 @@ WRONG = [
     ("bible_es_en", "prune.sh --mapping", {}, "option --mapping needs a value"),
     ("bible_es_en", "claims.sh --seeds one", {}, "option --seeds got 'one': give whole numbers"),
     ("bible_es_en", "claims.sh --models softmix", {}, "got 'softmix': give any of softmax, entmax"),
-    (
-        "bible_es_en",
-        "claims.sh --models softmax,rise75-foo",
-        {},
-        "got 'rise75-foo': give any of softmax",
-    ),
+    ("bible_es_en", "claims.sh --models softmax,rise75-foo", {}, "got 'rise75-foo': give any of "),
     ("debian_headlines", "prepare.sh", {"VOCABULARY": "bpe:3"}, "VOCABULARY is 'bpe:3'"),
     ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
@@ -301,8 +289,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("recipe", "command", "environment", "message"), WRONG)
 def test_a_wrong_option_is_named_before_anything_is_done(
-    recipe: str, command: str, environment: dict[str, str], message: str, tmp_path: Path
-) -> None:
+    recipe, command, environment, message, tmp_path
+):
     script, *words = command.split()
     dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
     output = dry(recipe, script, "--output", out, *words, check=False, **environment)
@@ -312,7 +300,7 @@ def test_a_wrong_option_is_named_before_anything_is_done(
 
 
 @pytest.mark.parametrize("step", ["prepare", "train", "evaluate", "prune", "report", "claims"])
-def test_help_describes_each_script_and_its_options(step: str, tmp_path: Path) -> None:
+def test_help_describes_each_script_and_its_options(step, tmp_path):
     dry = DryRun(tmp_path)
     for script in sorted(EXAMPLES.glob(f"[!l]*/{step}.sh")):  # except those of lib
         shown = dry(script.parent.name, script.name, "--help")

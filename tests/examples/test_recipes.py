@@ -1,10 +1,7 @@
 """All recipes together: each is complete, and what the pages name exists."""
 
-from __future__ import annotations
-
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ EVERY_RECIPE = sorted(path.parent.name for path in EXAMPLES.glob("*/dataset.sh")
 
 
 @pytest.mark.parametrize("recipe", EVERY_RECIPE)
-def test_a_recipe_is_complete(recipe: str) -> None:
+def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe
     readme = (folder / "README.md").read_text(encoding="utf-8")
     for script in folder.glob("[pte]*.sh"):
@@ -33,14 +30,14 @@ def test_a_recipe_is_complete(recipe: str) -> None:
         assert [number for number in numbers if number not in readme] == []
 
 
-def test_every_archive_of_a_recipe_is_in_the_table() -> None:
+def test_every_archive_of_a_recipe_is_in_the_table():
     rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
     datasets = "".join(path.read_text("utf-8") for path in EXAMPLES.glob("*/dataset.sh"))
     named = " ".join(re.findall(r"ARCHIVES=\(([^)]+)\)", datasets)).split()
     assert {row[0] for row in rows[1:]} == set(named) - {'"${ARCHIVES[@]}"'}
 
 
-def test_every_command_in_the_table_of_papers_parses_and_its_names_exist(tmp_path: Path) -> None:
+def test_every_command_in_the_table_of_papers_parses_and_its_names_exist(tmp_path):
     page = (EXAMPLES.parent / "docs" / "sources.md").read_text(encoding="utf-8").partition("## ")[2]
     papers = [re.findall(r"(?m)^\|([TF]\d+)\|", part) for part in page.split("||\n")[1:]]
     assert [len(set(items)) for items in papers] == [15, 12, 6, 11]

@@ -1,13 +1,9 @@
 """One small run with fairseq per kind of recipe: translation, summaries, LM, classification."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,18 +18,18 @@ TINY = [f"--{side}-{part}=32" for side in SIDES for part in ("embed-dim", "ffn-e
 pytestmark = pytest.mark.slow
 
 
-def run(*command: Any, **further: str) -> str:
+def run(*command, **further):
     environment = {"PATH": preloaded.path(PATH), **miniatures.TRIAL, **further}
     return dry_runs.run(*command, **environment).stdout
 
 
-def losses(log: str) -> dict[int, tuple[float, float]]:
+def losses(log):
     """loss and nll_loss by logged update; of an update that was logged twice, the last."""
     line = r"train_inner \| .* loss=([0-9.]+), nll_loss=([0-9.]+), .*num_updates=([0-9]+)"
     return {int(update): (float(loss), float(nll)) for loss, nll, update in re.findall(line, log)}
 
 
-def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path: Path) -> None:
+def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path):
     few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
     run("bible_es_en", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
     assert len(lines(tmp_path / "text" / "test.verse")) == 12
@@ -55,7 +51,7 @@ def test_two_killed_processes_train_as_one_process_with_larger_batches(tmp_path:
         assert found[update] == pytest.approx(values, abs=2e-3), update
 
 
-def test_stories_are_summarised_with_their_words_restored(tmp_path: Path) -> None:
+def test_stories_are_summarised_with_their_words_restored(tmp_path):
     table = miniatures.write("cnn_dm", tmp_path / "raw", summary_miniatures.WRITERS)
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table), "VOCABULARY": "words:300"}
     given["LAYERS"] = "2"
@@ -78,7 +74,7 @@ def test_stories_are_summarised_with_their_words_restored(tmp_path: Path) -> Non
     assert f"ROUGE-1  {scores['rouge1']['f1']['value']:.2f} [" in printed
 
 
-def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) -> None:
+def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path):
     few = {"TRIAL_PAIRS": "300,20,20", "GENERATION_OPTIONS": "--max-len-b 12"}
     run("bible_en_lm", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
     tiny = ["--decoder-embed-dim=32", "--decoder-ffn-embed-dim=32"]
@@ -106,7 +102,7 @@ def test_softmax_matches_the_perplexity_of_fairseqs_own_model(tmp_path: Path) ->
         assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
 
 
-def test_pairs_are_classified_and_the_selected_words_are_listed(tmp_path: Path) -> None:
+def test_pairs_are_classified_and_the_selected_words_are_listed(tmp_path):
     table = entailment_miniature.write(tmp_path / "raw")
     given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
     out = tmp_path / "out"

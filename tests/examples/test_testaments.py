@@ -1,7 +1,5 @@
 """examples/bible_testaments/verses.py: its splits."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.examples import debian

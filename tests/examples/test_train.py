@@ -1,7 +1,5 @@
 """Trainings of a recipe: options that follow from their length, and runs that go on."""
 
-from __future__ import annotations
-
 from tests.examples.dry_runs import Steps, asks, called
 
 

@@ -1,7 +1,5 @@
 """How an example runs, and the properties that have to hold."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import io

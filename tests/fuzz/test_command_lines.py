@@ -1,7 +1,5 @@
 """Every command of ``fairseq-entmax`` writes only its output, and overwrites nothing."""
 
-from __future__ import annotations
-
 import itertools
 import os
 

@@ -1,7 +1,5 @@
 """Text files with random changes: a command reads them, or says in one line what is wrong."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

@@ -43,9 +43,7 @@ def commands(tmp_path):
         ("Darwin", "exit 127", "", "cuda"),  # the only build for it
     ],
 )
-def test_the_torch_build_fits_the_machine_unless_one_is_requested(
-    commands, system, gpu, requested, build
-):
+def test_the_torch_build_fits_the_machine_unless_requested(commands, system, gpu, requested, build):
     if os.path.exists("/dev/nvidia0") and not requested and build == "cpu":
         pytest.skip("this machine has a GPU, and a machine without is meant")
     commands("uname", f"echo {system}")

@@ -3,8 +3,6 @@
 If one ran its code, it would create a file as a mark; none does other harm.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

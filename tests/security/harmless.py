@@ -1,7 +1,5 @@
 """A harmless checkpoint and its data."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from fairseq import options, tasks

@@ -1,7 +1,5 @@
 """Every way in which a checkpoint gets into fairseq or a command of this package."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

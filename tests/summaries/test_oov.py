@@ -74,12 +74,8 @@ def test_random_texts_are_marked_by_the_definition(tmp_path, capsys):
     assert [int(number) for number in re.findall(r"words, (\d+) \(", counted)] == unknown
     for cut in (None, 1, 4):
         options = [] if cut is None else [f"--cut-source={cut}", "--cut-target=5"]
-        expected = [
-            brute_force(source[:cut], target[: 5 if cut else None], 2) for source, target in pairs
-        ]
-        assert mark(files, tmp_path, *options) == [
-            list(side) for side in zip(*expected, strict=True)
-        ]
+        expected = [brute_force(one[:cut], other[: 5 if cut else None], 2) for one, other in pairs]
+        assert mark(files, tmp_path, *options) == [*map(list, zip(*expected, strict=True))]
 
 
 def test_the_dictionary_has_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys, refused):
@@ -163,9 +159,7 @@ def test_a_detokenised_source_is_recognised(files, tmp_path):
         ({"generated": "a text\n"}, "it is not output of fairseq-generate"),
     ],
 )
-def test_restoring_unrelated_files_gives_a_one_line_error(
-    files, tmp_path, refused, changed, message
-):
+def test_restoring_unrelated_files_is_refused_in_a_line(files, tmp_path, refused, changed, message):
     files |= written(tmp_path, **changed)
     assert re.search(message, refused(main, restore_words(files, tmp_path)))
     assert not (tmp_path / "out").exists()

@@ -15,16 +15,8 @@ from fairseq_entmax.analysis.ablation.removal import (
 from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.pruning import prune_state
 from tests.analysis.brute_force import target_log_probs
-from tests.pruning.test_surgery import (
-    ALL,
-    PRENORM,
-    logits,
-    rebuilt,
-    state_of,
-    trained,
-    translations,
-)
-from tests.support import MARKERS, batch, build_model, marked_task, search, tiny_task
+from tests.pruning.test_surgery import ALL, PRENORM, rebuilt, state_of, trained, translations
+from tests.support import MARKERS, batch, build_model, logits, marked_task, search, tiny_task
 
 ENTMAX = {"attn_mapping": "entmax"}
 WHOLE_LAYER = "decoder-self:1.0,1.1,1.2,1.3"

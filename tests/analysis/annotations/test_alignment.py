@@ -1,7 +1,5 @@
 """Aligning subwords with the words that they are part of."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 
@@ -82,10 +80,7 @@ def test_alignment_is_what_all_ways_to_match_the_text_agree_on(seed: int) -> Non
         words, pieces = random_pieces(generator)
         text = "".join(words)
         word_at = [number for number, word in enumerate(words) for _ in word]
-        found = [
-            [word_at[min(start, len(text) - 1)] for start in starts]
-            for starts in ways(pieces, text)
-        ]
+        found = [[word_at[min(at, len(text) - 1)] for at in way] for way in ways(pieces, text)]
         if not found:
             with pytest.raises(DifferentTextError):
                 align(pieces, words)

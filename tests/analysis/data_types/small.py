@@ -5,7 +5,6 @@ from argparse import Namespace
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
@@ -15,19 +14,16 @@ from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
 from fairseq_entmax.models.language_model import stock_defaults
 from tests import support
-from tests.support import binarise, random_sentences, spread_scores
+from tests.support import TINY, binarise, random_sentences, settings_of, spread_scores
 
 LM, CLASSES, MASKED = "language_modeling", "sentence_prediction", "masked_lm"
 HEAD = "sentence_classification_head"
 LABELS = ("old", "<b>new</b>")
 SAMPLE = 16  # tokens
 LENGTHS = [5, 9, 3, 7, 11, 4, 6, 8, 30, 12, 14]
-SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4}
-LANGUAGE_MODEL = {f"decoder_{name}": size for name, size in SIZES.items()}
-LANGUAGE_MODEL |= {"dropout": 0.0, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
-ENCODER = {f"encoder_{name}": size for name, size in SIZES.items()}
+LANGUAGE_MODEL = {**TINY, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
 # fairseq's gelu computes in float32 even in a float64 model
-ENCODER |= {"dropout": 0.0, "attention_dropout": 0.0, "activation_fn": "relu", "max_positions": 64}
+ENCODER = {"attention_dropout": 0.0, "activation_fn": "relu", "max_positions": 64}
 BLOCKS = {"sample_break_mode": "eos", "tokens_per_sample": 64}
 
 
@@ -56,8 +52,7 @@ def state_of(model, args, task, criterion):
 
 def built(arch, task, seed=3, **options):
     """A model with spread scores, and its options as training saves them."""
-    args = Namespace(arch=arch, _name=arch, **options)
-    ARCH_CONFIG_REGISTRY[arch](args)
+    args = settings_of(arch, **options)
     return spread_scores(support.built(args, task, seed), 8), args
 
 
@@ -97,11 +92,13 @@ def robertas(folder, is_pair=False):
         write(folder / "bin" / "input1", words(), random_sentences(lengths[1], seed=5))
     labels = [torch.tensor([4 + rng.randint(0, 1), 2]) for _ in range(60)]
     write(folder / "bin" / "label", "".join(f"{label} 30\n" for label in LABELS), labels)
-    settings = {"_name": CLASSES, "num_classes": len(LABELS), "max_positions": 64}
-    settings |= {"init_token": 0, "separator_token": 2, "regression_target": False}
+    options = {"num_classes": len(LABELS), "init_token": 0, "separator_token": 2}
+    options |= {"regression_target": False, "classification_head_name": HEAD}
+    config = SentencePredictionConfig(data=str(folder / "bin"), seed=1, **options)
+    settings = {"_name": CLASSES, "max_positions": 64, **options}
     settings["classification_head_name"] = "${criterion.classification_head_name}"
     criterion = {"_name": CLASSES, "classification_head_name": HEAD}
-    save_robertas(folder, classification_task(folder / "bin"), settings, criterion)
+    save_robertas(folder, SentencePredictionTask.setup_task(config), settings, criterion)
     return folder
 
 
@@ -124,13 +121,6 @@ def save_robertas(folder, task, settings, criterion):
         if settings["_name"] == CLASSES:
             model.register_classification_head(HEAD, num_classes=len(LABELS))
         torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")
-
-
-def classification_task(data):
-    config = SentencePredictionConfig(data=str(data), num_classes=len(LABELS), seed=1)
-    config.regression_target, config.classification_head_name = False, HEAD
-    config.init_token, config.separator_token = 0, 2
-    return SentencePredictionTask.setup_task(config)
 
 
 def slope(loss, columns, step=1e-6):

@@ -107,9 +107,7 @@ def test_look_shows_the_attention_of_the_first_token(request, data):
         ),
     ],
 )
-def test_a_checkpoint_with_missing_settings_is_refused(
-    labelled, tmp_path, capsys, change, expected
-):
+def test_a_checkpoint_that_lacks_settings_is_refused(labelled, tmp_path, capsys, change, expected):
     state = torch.load(labelled / "sparse.pt", weights_only=False)
     change(state["cfg"])
     torch.save(state, tmp_path / "m.pt")

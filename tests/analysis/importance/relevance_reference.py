@@ -1,14 +1,16 @@
 """Relevance propagation by its definition: every step is a dense matrix of contributions.
 
-It does not use the package's rules. Each tensor of the network is a row of units, and each unit is
-a sum of contributions from earlier units and a bias. The forward pass records these contributions,
-and relevance flows back through the record in proportion to their absolute values.
+It does not use the package's rules. Each tensor of the network is a row of units. With attention
+weights, deviations and slopes of activations held fixed, each unit is a sum of contributions from
+earlier units and a bias, so a contribution is the derivative times the earlier unit. The forward
+pass records these contributions, and relevance flows back through the record in proportion to their
+absolute values.
 """
 
 import math
 
-import numpy as np
 import torch
+from torch.autograd.functional import jacobian
 
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
@@ -20,9 +22,9 @@ class Units:
     """
 
     def __init__(self, values, sources=()):
-        self.values = np.asarray(values)
-        self.sources = list(sources)
-        self.relevance = np.zeros(self.values.size)
+        self.values = values.detach()
+        self.sources = sources
+        self.relevance = torch.zeros_like(self.values).flatten()
 
 
 class Reference:
@@ -30,7 +32,6 @@ class Reference:
 
     def __init__(self, model, source, previous):
         self.tape, self.heads = [], {}
-        self.decoder_output = None
         encoder, decoder = model.encoder, model.decoder
         starts = first_layer_inputs(model, source, previous)
         stream = self.note(Units(starts[0]))
@@ -47,64 +48,54 @@ class Reference:
         if decoder.layer_norm is not None:
             stream = self.norm(decoder.layer_norm, stream)
         if decoder.project_out_dim is not None:
-            stream = self.linear(decoder.project_out_dim, stream)
-        self.logits = self.linear(decoder.output_projection, stream)
+            stream = self.step(decoder.project_out_dim, stream)
+        self.logits = self.step(decoder.output_projection, stream)
 
     def note(self, units):
         self.tape.append(units)
         return units
 
+    def step(self, function, *inputs):
+        """The units that a function makes of others; it is linear, except for a bias."""
+        values = tuple(units.values for units in inputs)
+        slopes = jacobian(function, values, vectorize=True)
+        sources = [
+            (units, (slope * units.values).reshape(-1, units.values.numel()))
+            for units, slope in zip(inputs, slopes, strict=True)
+        ]
+        return self.note(Units(function(*values), sources))
+
     def relevance_of_heads(self, position):
         """Dict from attention and layer to the relevance of each head, from the top-1 logit."""
         for units in self.tape:
-            units.relevance[:] = 0.0
-        words = self.logits.values.shape[1]
-        best = int(self.logits.values[position].argmax())
-        self.logits.relevance[position * words + best] = 1.0
+            units.relevance.zero_()
+        logits = self.logits.values
+        self.logits.relevance.view_as(logits)[position, logits[position].argmax()] = 1.0
         for units in reversed(self.tape):
-            for unit, relevance in enumerate(units.relevance):
-                if relevance == 0.0 or not units.sources:
-                    continue
-                total = sum(abs(matrix[unit]).sum() for _, matrix in units.sources)
-                for source, matrix in units.sources:
-                    source.relevance += relevance * abs(matrix[unit]) / total
+            total = sum(matrix.abs().sum(dim=1) for _, matrix in units.sources)
+            share = torch.where(units.relevance == 0, 0.0, units.relevance / total)
+            for source, matrix in units.sources:
+                source.relevance += share @ matrix.abs()
         return {
-            place: units.relevance.reshape(len(units.values), heads, -1).sum(axis=(0, 2))
+            place: units.relevance.reshape(len(units.values), heads, -1).sum(dim=(0, 2))
             for place, (units, heads) in self.heads.items()
         }
 
-    def linear(self, layer, units):
-        weight = array(layer.weight)
-        matrix = by_position([weight * row for row in units.values])
-        values = matrix.sum(axis=1).reshape(len(units.values), -1)
-        if layer.bias is not None:
-            values = values + array(layer.bias)
-        return self.note(Units(values, [(units, matrix)]))
-
     def norm(self, layer, units):
-        gain, bias = array(layer.weight), array(layer.bias)
-        width = units.values.shape[1]
-        slope = np.eye(width) - 1.0 / width
-        deviations = np.sqrt(units.values.var(axis=1) + layer.eps)
-        rows = units.values / deviations[:, None]
-        matrix = by_position([gain[:, None] * slope * row for row in rows])
-        values = matrix.sum(axis=1).reshape(units.values.shape) + bias
-        return self.note(Units(values, [(units, matrix)]))
+        deviations = (units.values.var(dim=1, correction=0, keepdim=True) + layer.eps).sqrt()
 
-    def add(self, first, second):
-        sources = [(units, np.diag(units.values.ravel())) for units in (first, second)]
-        return self.note(Units(first.values + second.values, sources))
+        def normalised(rows):
+            return layer.weight * (rows - rows.mean(dim=1, keepdim=True)) / deviations + layer.bias
 
-    def elementwise(self, values, units):
-        return self.note(Units(values, [(units, np.eye(units.values.size))]))
+        return self.step(normalised, units)
 
     def feed_forward(self, layer, stream):
         norm, is_before = layer.final_layer_norm, layer.normalize_before
         inputs = self.norm(norm, stream) if is_before else stream
-        hidden = self.linear(layer.fc1, inputs)
-        active = array(layer.activation_fn(torch.tensor(hidden.values)))
-        output = self.linear(layer.fc2, self.elementwise(active, hidden))
-        stream = self.add(stream, output)
+        hidden = self.step(layer.fc1, inputs)
+        slopes = layer.activation_fn(hidden.values) / hidden.values
+        active = self.step(lambda rows: rows * slopes, hidden)
+        stream = self.step(torch.add, stream, self.step(layer.fc2, active))
         return stream if is_before else self.norm(norm, stream)
 
     def attend(self, name, number, attention, layer, stream, memory):
@@ -113,54 +104,34 @@ class Reference:
         if attention.mapping is not None:
             queries = self.norm(norm, stream) if is_before else stream
             keys = memory if name == CROSS else queries
-            stream = self.add(stream, self.heads_of(name, number, attention, queries, keys))
+            output = self.heads_of(name, number, attention, queries.values, keys)
+            stream = self.step(torch.add, stream, output)
         else:
-            bias = np.tile(array(attention.out_proj.bias), (len(stream.values), 1))
-            stream = self.elementwise(stream.values + bias, stream)
+            stream = self.step(lambda rows: rows + attention.out_proj.bias, stream)
         return stream if is_before else self.norm(norm, stream)
 
     def heads_of(self, name, number, attention, queries, keys):
-        heads = attention.num_heads
-        query, key = (
-            array(layer(torch.tensor(units.values))).reshape(len(units.values), heads, -1)
-            for layer, units in ((attention.q_proj, queries), (attention.k_proj, keys))
-        )
-        scores = np.einsum("qhd,khd->hqk", query, key) / math.sqrt(query.shape[-1])
+        def by_head(rows):
+            return rows.unflatten(1, (attention.num_heads, -1)).transpose(0, 1)
+
+        query, key = by_head(attention.q_proj(queries)), by_head(attention.k_proj(keys.values))
+        scores = query @ key.mT / math.sqrt(query.size(-1))
         if name == DECODER_SELF:
-            scores = scores + np.triu(np.full(scores.shape[1:], -np.inf), 1)
-        weights = array(attention.mapping(torch.tensor(scores)[None]))[0]
-        values = self.linear(attention.v_proj, keys)
-        gates = np.ones(heads) if attention.gate is None else array(attention.gate())
-        size = values.values.shape[1] // heads
-        matrix = np.zeros((len(queries.values) * heads * size, values.values.size))
-        for unit in range(heads * size):
-            places = slice(unit, None, heads * size)
-            own = gates[unit // size] * weights[unit // size]
-            matrix[places, places] = own * values.values[:, unit]
-        outputs = matrix.sum(axis=1).reshape(-1, heads * size)
-        output = self.note(Units(outputs, [(values, matrix)]))
-        self.heads[name, number] = output, heads
-        return self.linear(attention.out_proj, output)
-
-
-def by_position(blocks):
-    """A block-diagonal matrix: each position's units contribute only to that position."""
-    height, width = blocks[0].shape
-    matrix = np.zeros((len(blocks) * height, len(blocks) * width))
-    for n, block in enumerate(blocks):
-        matrix[n * height : (n + 1) * height, n * width : (n + 1) * width] = block
-    return matrix
-
-
-def array(tensor):
-    return tensor.detach().double().numpy()
+            scores = scores + torch.full_like(scores[0], -math.inf).triu(1)
+        weights = attention.mapping(scores[None])[0].detach()
+        if attention.gate is not None:
+            weights = weights * attention.gate().view(-1, 1, 1)
+        values = self.step(attention.v_proj, keys)
+        output = self.step(lambda v: (weights @ by_head(v)).transpose(0, 1).flatten(1), values)
+        self.heads[name, number] = output, attention.num_heads
+        return self.step(attention.out_proj, output)
 
 
 def first_layer_inputs(model, source, previous):
     """The inputs of the first layers of encoder and decoder, each ``(positions, width)``."""
     seen = []
     hooks = [
-        stack.layers[0].register_forward_pre_hook(lambda _, args: seen.append(array(args[0][:, 0])))
+        stack.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0][:, 0]))
         for stack in (model.encoder, model.decoder)
     ]
     with torch.no_grad():

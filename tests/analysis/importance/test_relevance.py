@@ -10,11 +10,8 @@ from tests.support import batch, build_model, spread_scores, tiny_task
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 ALL = "encoder-self,decoder-self,cross"
-PRUNED = {
-    "encoder_self_attn_heads": "0,3",
-    "decoder_self_attn_heads": "2,0",
-    "cross_attn_heads": "1,0",
-}
+PRUNED = {"encoder_self_attn_heads": "0,3", "decoder_self_attn_heads": "2,0"}
+PRUNED |= {"cross_attn_heads": "1,0"}
 CONFIGURATIONS = {
     "post-norm": {},
     "pre-norm": PRE_NORM,
@@ -80,11 +77,11 @@ def test_relevance_matches_dense_matrices_and_is_conserved(options):
     assert lost(result) < 1e-9
     reference = Reference(model, source, previous)
     logits = model(source, torch.tensor([5]), previous)[0][0].detach()
-    torch.testing.assert_close(torch.tensor(reference.logits.values), logits, atol=1e-9, rtol=0)
+    torch.testing.assert_close(reference.logits.values, logits, atol=1e-9, rtol=0)
     for position in range(4):
         for (attention, number), heads in reference.relevance_of_heads(position).items():
             found = result.heads[attention][number][position]
-            torch.testing.assert_close(found, torch.tensor(heads), atol=1e-10, rtol=0)
+            torch.testing.assert_close(found, heads, atol=1e-10, rtol=0)
 
 
 def test_shares_are_relevance_divided_by_that_of_the_layer():

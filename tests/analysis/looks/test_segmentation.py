@@ -62,6 +62,5 @@ def test_words_outside_the_dictionary_are_reported():
 def test_a_mask_of_a_masked_language_model_stays_one_token():
     made = dictionary("▁a", "▁b", "<mask>")
     letters = SimpleNamespace(encode=lambda text: " ".join(f"▁{one}" for one in text.split()))
-    assert words_of(made, Segmentation(made, bpe=letters)("a <mask> b")) == [
-        *("▁a", "<mask>", "▁b", "</s>")
-    ]
+    cut = Segmentation(made, bpe=letters)("a <mask> b")
+    assert words_of(made, cut) == ["▁a", "<mask>", "▁b", "</s>"]

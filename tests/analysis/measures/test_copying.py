@@ -17,16 +17,18 @@ TARGET = [[5, 9, 4], [7, 3, 10, 8, 7], []]
 
 
 def measured(attention, left=False, seed=0):
-    """The results of a batch, and its rows: (head, sentence, step, weights of real keys)."""
-    batch = batch_of(SOURCE, [[END, *row] for row in TARGET], table(), left)
-    previous = batch.target.tokens
-    batch = replace(batch, target_in_source=previous.masked_fill(previous < 4, -1))
-    weights = random_weights(batch, attention, seed=seed)
-    statistics = LayerStatistics(attention, 3, ["copy_agreement", "relative_position"])
-    statistics.update(weights, batch)
+    """The results of two batches, and their rows: (head, sentence, step, weights of real keys)."""
+    statistics, found = LayerStatistics(attention, 3, ["copy_agreement", "relative_position"]), []
+    for part in (slice(2), slice(2, 3)):
+        batch = batch_of(SOURCE[part], [[END, *row] for row in TARGET[part]], table(), left)
+        previous = batch.target.tokens
+        batch = replace(batch, target_in_source=previous.masked_fill(previous < 4, -1))
+        weights = random_weights(batch, attention, seed=seed)
+        statistics.update(weights, batch)
+        found += cut(weights, batch, attention)
     rows = [
         (head, number, step, row)
-        for number, heads in enumerate(cut(weights, batch, attention))
+        for number, heads in enumerate(found)
         for head, of_head in enumerate(heads)
         for step, row in enumerate(of_head)
     ]
@@ -55,9 +57,7 @@ def test_agreement_is_over_steps_that_produce_a_word_of_the_source(left):
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("attention", ["cross", "encoder-self"])
-def test_neighbours_are_adjacent_tokens_or_in_cross_attention_adjacent_target_words(
-    left, attention
-):
+def test_neighbours_are_adjacent_tokens_or_in_cross_attention_adjacent_words(left, attention):
     results, rows = measured(attention, left, seed=3)
     for head, given in enumerate(results["heads"]):
         hits = []

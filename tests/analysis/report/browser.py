@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 COMMANDS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
 REQUIRED = "FAIRSEQ_ENTMAX_BROWSER"
 SCREENSHOTS = "FAIRSEQ_ENTMAX_SCREENSHOTS"
 LAPTOP = {"width": 1366, "height": 768}

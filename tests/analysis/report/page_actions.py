@@ -1,6 +1,5 @@
 """What a reader of the report does and sees."""
 
-import json
 import re
 
 import numpy as np
@@ -85,15 +84,13 @@ def layout_of(page, panel):
     return [float(shown.get_attribute(f"data-{name}")) for name in ("left", "top", "cell")]
 
 
-def point_at(page, panel, query, key_place):
+def point_at(page, panel, query, place):
     """Move the mouse to a cell of a model's map."""
     shown = map_of(page, panel)
     shown.evaluate("c => c.scrollIntoView({block: 'center', behavior: 'instant'})")
     box = shown.bounding_box()
     left, top, size = layout_of(page, panel)
-    page.mouse.move(
-        box["x"] + left + (key_place + 0.5) * size, box["y"] + top + (query + 0.5) * size
-    )
+    page.mouse.move(box["x"] + left + (place + 0.5) * size, box["y"] + top + (query + 0.5) * size)
 
 
 def zeros_of(page, panel, shape):
@@ -109,7 +106,7 @@ def zeros_of(page, panel, shape):
 
 def shades_of(page, panel):
     """The pixels of a map's image, ``(queries, keys, 4)``."""
-    data = map_of(page, panel).evaluate(
+    height, width, *shades = map_of(page, panel).evaluate(
         """async (svg) => {
           const image = new Image();
           image.src = svg.querySelector("image").getAttribute("href");
@@ -119,12 +116,10 @@ def shades_of(page, panel):
           Object.assign(canvas, { width, height });
           const context = canvas.getContext("2d");
           context.drawImage(image, 0, 0);
-          const { data } = context.getImageData(0, 0, width, height);
-          return JSON.stringify({ width, height, data: [...data] });
+          return [height, width, ...context.getImageData(0, 0, width, height).data];
         }"""
     )
-    image = json.loads(data)
-    return np.array(image["data"]).reshape(image["height"], image["width"], 4)
+    return np.array(shades).reshape(height, width, 4)
 
 
 def shown_weight(page, model):

@@ -42,16 +42,11 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
     scores = {"rouge1": change_of(-1.5, 0.04), "my score": change_of(0.5, 0.05)}
     other = ablation_of(small, 1, rouge1=change_of(-3, 0.2))
     other["checkpoint"] = "elsewhere.pt"  # the same content
-    paths = [
-        written(tmp_path, ablation_of(small, 0, **scores), "before.json"),
-        written(tmp_path, other, "after.json"),
-    ]
+    documents = {"before.json": ablation_of(small, 0, **scores), "after.json": other}
+    paths = [written(tmp_path, one, name) for name, one in documents.items()]
     found = with_ablations(small, paths)
     heads = {
-        (number, layer["attention"], layer["layer"], head["head"]): (
-            head["ablation"],
-            head["significant"],
-        )
+        (number, layer["attention"], layer["layer"], head["head"]): head
         for number, model in enumerate(found["models"])
         for layer in model["attentions"]
         for head in layer["heads"]
@@ -59,7 +54,9 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
     }
     expected = [({"rouge1": -1.5, "my score": 0.5}, ["rouge1"]), ({"rouge1": -3}, [])]
     places = (("encoder-self", 0, 0), ("cross", 1, 2))
-    assert heads == {(n, *place): own for n, own in enumerate(expected) for place in places}
+    assert {place: (head["ablation"], head["significant"]) for place, head in heads.items()} == {
+        (n, *place): own for n, own in enumerate(expected) for place in places
+    }
     assert "ablation" not in layer_of(small, 0, "cross", 1)["heads"][2]
     numbers = [one for one in found["numbers"] if one["name"].startswith("ablation")]
     assert [one["name"] for one in numbers] == ["ablation-rouge1", "ablation-my score"]
@@ -89,9 +86,7 @@ def test_the_change_of_the_loss_has_the_unit_of_each_model(small, tmp_path):
         ({"data": DATA | {"sentences": 17}}, "its number of sentences is 17, but that of "),
     ],
 )  # fmt: skip
-def test_an_ablation_of_other_models_or_data_is_refused_in_one_line(
-    small, tmp_path, change, message
-):
+def test_an_ablation_of_other_models_or_data_is_refused_in_a_line(small, tmp_path, change, message):
     path = written(tmp_path, {**ablation_of(small), **change})
     with pytest.raises(ValueError, match=message) as caught:
         with_ablations(small, [path])

@@ -18,12 +18,7 @@ from fairseq_entmax.analysis.report.agreement import (
 )
 from fairseq_entmax.analysis.report.payload import page_data
 from fairseq_entmax.head_names import Head
-from tests.analysis.report.synthetic import every_head, heads_of, synthetic_analysis
-
-
-@pytest.fixture
-def analysis():
-    return synthetic_analysis(models=2, layers=2, heads=4, sentences=1, length=5)
+from tests.analysis.report.synthetic import every_head, heads_of
 
 
 def ablated(analysis, change, model=0, score="loss", most=99):
@@ -40,33 +35,33 @@ def found(analysis):
     return {(one.measure, one.heads): one for one in correlations(analysis)}
 
 
-def test_the_correlation_is_spearmans_over_all_heads_by_attention_and_within_layers(analysis):
-    of = found(ablated(analysis, lambda head: head["confidence"] ** 3 - 2))
-    for heads, number in ((ALL, 24), ("cross", 8), (WITHIN, 24)):
+def test_the_correlation_is_spearmans_over_all_heads_by_attention_and_within_layers(small):
+    of = found(ablated(small, lambda head: head["confidence"] ** 3 - 2))
+    for heads, number in ((ALL, 18), ("cross", 6), (WITHIN, 18)):
         assert of["confidence", heads].value == pytest.approx(1)
         assert of["confidence", heads].number == number
     chance, changes = random.Random(0), {}
-    one = ablated(analysis, lambda head: changes.setdefault(id(head), chance.random()))
-    heads = heads_of(analysis["models"][0])
+    one = ablated(small, lambda head: changes.setdefault(id(head), chance.random()))
+    heads = heads_of(small["models"][0])
     sides = [[head["gradient"] for head in heads], [changes[id(head)] for head in heads]]
     ranks = [np.argsort(np.argsort(side)) for side in sides]
     expected = np.corrcoef(*ranks)[0, 1]
     assert found(one)["gradient", ALL].value == pytest.approx(expected)
 
 
-def test_a_loss_rises_and_other_scores_fall_where_a_head_mattered(analysis):
+def test_a_loss_rises_and_other_scores_fall_where_a_head_mattered(small):
     for score, sign in (("loss", 1), ("bleu", -1), ("my_score", -1)):
-        one = ablated(analysis, lambda head, sign=sign: sign * head["relevance"], score=score)
+        one = ablated(small, lambda head, sign=sign: sign * head["relevance"], score=score)
         assert found(one)["relevance", ALL].value == pytest.approx(1)
 
 
-def test_missing_measures_and_too_few_heads_have_no_correlation(analysis):
-    for head in every_head(analysis):
+def test_missing_measures_and_too_few_heads_have_no_correlation(small):
+    for head in every_head(small):
         head["relevance"] = None
-    one = ablated(analysis, lambda head: head["gradient"], most=5)
+    one = ablated(small, lambda head: head["gradient"], most=5)
     assert {measure for measure, _ in found(one)} == {"gradient", "confidence"}
     assert found(one)["gradient", ALL].number == 5
-    assert found(ablated(analysis, lambda head: head["gradient"], most=2)) == {}
+    assert found(ablated(small, lambda head: head["gradient"], most=2)) == {}
 
 
 def test_the_interval_contains_the_true_correlation_in_about_95_percent():
@@ -116,9 +111,9 @@ def test_the_page_says_whether_relevance_alone_misleads(measure, value, number, 
     assert re.search(words, text)
 
 
-def test_the_page_has_the_loss_without_each_head_among_its_measures(analysis):
-    assert page_data(analysis, [], {}, None)["agreement"] == []
-    data = page_data(ablated(analysis, lambda head: head["head"] / 8, model=1), [], {}, None)
+def test_the_page_has_the_loss_without_each_head_among_its_measures(small):
+    assert page_data(small, [], {}, None)["agreement"] == []
+    data = page_data(ablated(small, lambda head: head["head"] / 8, model=1), [], {}, None)
     (measure,) = [own for own in data["measures"] if own["name"] == "ablation-loss"]
     assert (measure["title"], measure["isMain"]) == ("Δ loss without it", True)
     assert {own["model"] for own in data["agreement"]} == {"entmax15"}

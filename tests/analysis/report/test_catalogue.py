@@ -40,9 +40,7 @@ def texts(drawable):
     return ["".join(one.itertext()) for one in root.iter() if one.tag.endswith("}text")]
 
 
-def test_by_default_the_pages_figures_main_grids_and_one_map_per_attention_are_written(
-    analysis, there
-):
+def test_by_default_page_figures_main_grids_and_one_map_per_attention_are_written(analysis, there):
     usual = [one.name for one in chosen(list(there.values()), None)]
     shown = [figure.name for figure in figures(analysis)]
     assert usual[: len(shown)] == shown

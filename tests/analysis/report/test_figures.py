@@ -8,20 +8,11 @@ from fairseq_entmax.analysis.report.figures import figures
 from tests.analysis.report.synthetic import every_head, synthetic_analysis
 
 EVERY_FIGURE = [
-    "alpha_trajectories",
-    "alpha_histogram",
-    "density_distribution",
-    "density_by_layer",
-    "diversity_by_layer",
-    "confidence_and_importance-encoder-self",
-    "confidence_and_importance-decoder-self",
-    "confidence_and_importance-cross",
-    "functions_by_model",
-    "dependency_accuracy",
-    "dependency_offsets",
-    "bleu_by_heads",
-    "heads_by_attention",
-    "heads_by_layer",
+    *("alpha_trajectories", "alpha_histogram"),
+    *("density_distribution", "density_by_layer", "diversity_by_layer"),
+    *(f"confidence_and_importance-{name}" for name in ("encoder-self", "decoder-self", "cross")),
+    *("functions_by_model", "dependency_accuracy", "dependency_offsets"),
+    *("bleu_by_heads", "heads_by_attention", "heads_by_layer"),
 ]
 PRUNING = [
     {"mapping": mapping, "model": model, "encoder-self": encoder, "decoder-self": [2, 2]}

@@ -1,7 +1,5 @@
 """Names, tokens and numbers in figures."""
 
-from __future__ import annotations
-
 import pytest
 
 from fairseq_entmax.analysis.report.labels import decimal, expression_of, lines_of

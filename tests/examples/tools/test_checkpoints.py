@@ -2,7 +2,6 @@
 
 import zipfile
 
-import pytest
 from checkpoints import DAMAGED, main, mend, newest
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
@@ -44,18 +43,14 @@ def test_a_missing_or_truncated_last_checkpoint_is_copied_from_the_best(tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {BEST, LAST}
 
 
-def test_damage_and_a_failed_copy_have_different_exit_statuses(tmp_path, monkeypatch, capsys):
+def test_damage_and_a_failed_copy_have_different_exit_statuses(tmp_path, monkeypatch, stopped):
     def full(*_):
         raise OSError(28, "No space left on device", "here")
 
     whole = bytearray(write(tmp_path / BEST, "a"))
     monkeypatch.setattr("checkpoints.shutil.copyfile", full)
-    with pytest.raises(SystemExit) as end:
-        main(["mend", str(tmp_path)])
-    assert end.value.code == 1
-    assert "No space left on device" in capsys.readouterr().err
+    status, error = stopped(main, ["mend", str(tmp_path)])
+    assert (status, "No space left on device" in error) == (1, True)
     whole[len(whole) // 2] ^= 1
     (tmp_path / BEST).write_bytes(whole)
-    with pytest.raises(SystemExit) as end:
-        main(["mend", str(tmp_path)])
-    assert end.value.code == DAMAGED
+    assert stopped(main, ["mend", str(tmp_path)])[0] == DAMAGED

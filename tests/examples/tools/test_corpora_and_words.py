@@ -1,7 +1,5 @@
 """examples/tools: sentences from archives, and words from sentences."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

@@ -1,7 +1,5 @@
 """Splitting a user's two files: what is refused, what is left out and counted, and the splits."""
 
-from __future__ import annotations
-
 import pytest
 from corpus_splits import main
 
@@ -67,10 +65,8 @@ def test_pairs_that_share_a_side_are_never_drawn_whatever_case_and_spacing(tmp_p
 
 
 def test_training_pairs_that_share_a_side_with_given_files_are_left_out(tmp_path, capsys):
-    corpus(
-        tmp_path,
-        [*plain(range(50)), (text(60, "de").upper(), "new one"), ("neuer Satz", text(7, "x"))],
-    )
+    sharing = [(text(60, "de").upper(), "new one"), ("neuer Satz", text(7, "x"))]
+    corpus(tmp_path, [*plain(range(50)), *sharing])
     corpus(tmp_path, [*plain(range(60, 65)), *plain(range(70, 72))], "valid")
     corpus(tmp_path, [*plain(range(70, 75)), ("anderer Satz", text(7, "x"))], "test")
     given = ["--validpref", str(tmp_path / "valid"), "--testpref", str(tmp_path / "test")]

@@ -1,7 +1,5 @@
 """The archive of Rush et al.: its splits, and malformed files."""
 
-from __future__ import annotations
-
 import tarfile
 
 import pytest

@@ -1,7 +1,5 @@
 """Stories of CNN and Daily Mail: how they are read and split."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Names of the models in the summary recipes, and their options of fairseq-train."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest
@@ -51,5 +49,6 @@ def test_markers_for_words_are_only_for_models_that_copy():
 def test_the_shell_reads_one_option_per_line_and_unknown_mappings_are_refused(capsys, refusal):
     main(["options", "baseline", "2", "0"])
     assert tuple(capsys.readouterr().out.split("\n")[:-1]) == options_of("baseline", 2, 0)
+    main(["known", "the mapping", "sparse-tl:entmax:alpha=1.33"])
     error = refusal(main, ["known", "the mapping", "sparse-tl:sparsemaxx"])
-    assert "the mapping got 'sparsemaxx': " in error
+    assert "the mapping got 'sparsemaxx': unknown mapping 'sparsemaxx'; allowed: softmax" in error

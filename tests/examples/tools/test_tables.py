@@ -1,7 +1,5 @@
 """Tables that compare models, what a test set can distinguish, and how tables are printed."""
 
-from __future__ import annotations
-
 import json
 
 import numpy

@@ -5,8 +5,6 @@ libgomp, which were built without sanitizers, take no part. Their builds leave o
 masked loads and stores sanitizers do not see; guard pages behind each array check what these touch.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Differences across settings, pooled with the variance within settings."""
 
-from __future__ import annotations
-
 import math
 
 import numpy

@@ -1,7 +1,5 @@
 """Two modes are found in a mixture of two, and the fit recovers the mixture."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 from claims.modes import dip_power, dip_test, mixture_fit

@@ -1,7 +1,5 @@
 """Verdicts on runs of the shipped record, with planted numbers that decide a claim."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache, partial
@@ -161,14 +159,11 @@ SMALL = {"size": ["small"], "role": ["trained"]}
 PRUNED = {"size": ["large"], "model": ["softmax"]}
 AGREE = partial(heads, lambda n, d: {"relevance": 0.1 + 0.01 * n, "confidence": 0.2 + 0.01 * n})
 DISAGREE = partial(heads, lambda n, d: {"relevance": 0.1 + 0.01 * n, "confidence": 0.9 - 0.01 * n})
-RARE = partial(
-    heads,
-    lambda n, d: {"rare_word": {"two_rarest": 0.1 if n else 0.6}, "relevance": 0.01 if n else 0.9},
-)
-QUESTIONS = partial(
-    heads,
-    lambda n, d: {"final_punctuation": {"interrogative": 0.1 if n else 0.5, "declarative": 0.1}},
-)
+SHARES = (0.6, 0.9), (0.1, 0.01)
+RARE_WORDS = [{"rare_word": {"two_rarest": one}, "relevance": other} for one, other in SHARES]
+RARE = partial(heads, lambda n, d: RARE_WORDS[n > 0])
+MARKS = [{"interrogative": weight, "declarative": 0.1} for weight in (0.5, 0.1)]
+QUESTIONS = partial(heads, lambda n, d: {"final_punctuation": MARKS[n > 0]})
 
 
 def from_question_words(weight, document):

@@ -1,7 +1,5 @@
 """The rules for verdicts: every verdict that they give, and how several become one."""
 
-from __future__ import annotations
-
 import pytest
 from claims.record import NothingToJudge, NotInRecord
 from claims.rules import (

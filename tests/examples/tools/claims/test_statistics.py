@@ -1,7 +1,5 @@
 """Intervals and tests, compared with scipy and sacreBLEU."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
