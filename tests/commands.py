@@ -12,7 +12,7 @@ from pathlib import Path
 import sentencepiece
 import torch
 
-import fairseq_entmax
+import fairseq_entmax.models  # with which torch.load reads checkpoints
 from tests import preloaded
 from tests.examples.miniatures import corpus
 

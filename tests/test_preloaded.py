@@ -13,7 +13,7 @@ from tests.commands import COMMANDS
     reason="commands are forked on Linux alone",
 )
 def test_status_and_last_line_match_the_installed_command(tmp_path):
-    name, arguments = "fairseq-train", ["/nowhere", "--arch=transformer", "--cpu"]
+    name, arguments = "fairseq-train", ["/nowhere", "--arch=transformer", "--cpu", "--max-tokens=9"]
     environment = preloaded.server_environment()
     how = {"capture_output": True, "text": True, "check": False, "cwd": tmp_path}
     direct = subprocess.run([COMMANDS / name, *arguments], env=environment, **how)
@@ -21,6 +21,7 @@ def test_status_and_last_line_match_the_installed_command(tmp_path):
     assert forked.returncode == direct.returncode != 0
     assert forked.stderr.splitlines()[-1] == direct.stderr.splitlines()[-1]
     # Logging goes to the same stream
+    assert " | INFO | " in direct.stdout + direct.stderr
     for one, other in ((forked.stdout, direct.stdout), (forked.stderr, direct.stderr)):
         assert one.count(" | INFO | ") == other.count(" | INFO | ")
         assert one.count("INFO:") == other.count("INFO:")

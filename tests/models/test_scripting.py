@@ -207,7 +207,7 @@ def test_a_trace_for_onnx_has_only_torchs_operations_and_allows_other_lengths(mo
     model.prepare_for_onnx_export_()
     assert not any(isinstance(part, MultiheadAttention) for part in model.modules())
     traced = torch.jit.trace(Encoder(model.encoder), long)
-    assert "fairseq_entmax::" not in str(traced.inlined_graph)
+    assert " = ^" not in str(traced.inlined_graph)  # calls of functions in Python
     torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
 
 
