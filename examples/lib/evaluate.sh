@@ -13,7 +13,7 @@ if [[ $WORDS == tok || $REFERENCE != test ]]; then words=test.hyp.tok; fi
 translate() {
     generate test translation 4000
     write_atomically "$RUN/$words" python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET"
-    if [[ $words != test.hyp ]]; then write_atomically "$RUN/test.hyp" python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/$words"; fi
+    if [[ $words != test.hyp ]]; then write_atomically "$RUN/test.hyp" sacremoses -q -l "$TARGET" detokenize <"$RUN/$words"; fi
     write_atomically "$RUN/test.ref" cat "$OUTPUT/text/$REFERENCE.$TARGET"
     rm -rf "$RUN/generate.tmp"
 }

@@ -161,7 +161,7 @@ cut_splits() {
         # Nothing is left out of validation and test
         limit=()
         if [[ $split == train && -n $MAX_WORDS ]]; then limit=(--max-words "$MAX_WORDS"); fi
-        python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" "$@" \
+        python3 "$TOOLS/words.py" "$output/text/$split" "$output/tok.tmp/$split" "$@" \
             --workers "$workers" "${limit[@]}" "${how[@]}"
         if ((${#limit[@]} == 0)); then require_as_many "$output/text/$split.$1" "$output/tok.tmp/$split.$1"; fi
     done

@@ -125,13 +125,13 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], given: Any) -> dict
     versions["fairseq"] = f"{importlib.import_module('fairseq').__version__}"
     versions["python"] = platform.python_version()
     return {
-        **before,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": dict(sorted(versions.items())),
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "commit": commit or None,
         **given,
+        **before,  # the date, versions and machine of a record are those of its first runs
         "corpora": list(dict.fromkeys([*before.get("corpora", []), *corpora])),
     }
 

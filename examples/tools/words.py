@@ -1,18 +1,15 @@
-"""Tokenise text for training, and detokenise translations.
+"""Tokenise text for training.
 
-words.py cut text/train tok/train de en --max-words 250 --workers 8
-words.py cut text/train tok/train article summary --speech en --keep '<t>' --first 400 100
-words.py cut text/train tok/train input0 --speech en --lower
-words.py join en < translations.tok > translations
+words.py text/train tok/train de en --max-words 250 --workers 8
+words.py text/train tok/train article summary --speech en --keep '<t>' --first 400 100
+words.py text/train tok/train input0 --speech en --lower
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import io
 import re
-import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from multiprocessing import Pool
@@ -80,9 +77,7 @@ def cut_files(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    cut = commands.add_parser("cut", help="tokenise the files of a split")
+    cut = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cut.add_argument("source", help="prefix of the files to read")
     cut.add_argument("target", help="prefix of the files to write")
     cut.add_argument("languages", nargs="+", help="one language, or those of a pair")
@@ -92,27 +87,15 @@ def main(arguments: list[str] | None = None) -> None:
     cut.add_argument("--keep", nargs="+", default=[], help="texts that are not split")
     cut.add_argument("--lower", action="store_true", help="lowercase the words")
     cut.add_argument("--first", nargs=2, type=int, help="words to keep of each side")
-    join = commands.add_parser("join", help="detokenise standard input")
-    join.add_argument("language")
-    given = parser.parse_args(arguments)
-    if given.command == "cut":
-        sides = tuple(given.languages)
-        languages = (given.speech,) * len(sides) if given.speech else sides
-        how = Cut(languages, tuple(given.keep), tuple(given.first or ()), given.lower)
-        files = given.source, given.target, sides
-        with one_sentence():
-            written, left_out = cut_files(*files, how, given.max_words, given.workers)
-        rest = f"; left out {left_out} that are empty or longer than {given.max_words} words"
-        print(f"{Path(given.source).name}: {written} pairs{rest if left_out else ''}")
-    else:
-        from sacremoses import MosesDetokenizer
-
-        detokenize = MosesDetokenizer(lang=given.language).detokenize
-        for stream in (sys.stdin, sys.stdout):
-            assert isinstance(stream, io.TextIOWrapper)
-            stream.reconfigure(encoding="utf-8", newline="\n")
-        for line in sys.stdin:
-            print(detokenize(line.split()))
+    given = cut.parse_args(arguments)
+    sides = tuple(given.languages)
+    languages = (given.speech,) * len(sides) if given.speech else sides
+    how = Cut(languages, tuple(given.keep), tuple(given.first or ()), given.lower)
+    files = given.source, given.target, sides
+    with one_sentence():
+        written, left_out = cut_files(*files, how, given.max_words, given.workers)
+    rest = f"; left out {left_out} that are empty or longer than {given.max_words} words"
+    print(f"{Path(given.source).name}: {written} pairs{rest if left_out else ''}")
 
 
 if __name__ == "__main__":

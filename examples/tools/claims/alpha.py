@@ -9,19 +9,11 @@ from typing import NamedTuple
 
 import numpy
 
-from claims import rules, statistics, words
+from claims import record, rules, statistics, words
 from claims.correia import learned
 from claims.measures import more
 from claims.modes import Mixture, dip_power, dip_test, mixture_fit
-from claims.record import (
-    CROSS,
-    DECODER_SELF,
-    ENCODER_SELF,
-    Corpus,
-    NothingToJudge,
-    NotInRecord,
-    Run,
-)
+from claims.record import CROSS, DECODER_SELF, ENCODER_SELF, Corpus, Run
 from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, several
 
 NEAR_TWO, BELOW_FIXED = 1.75, 1.5
@@ -51,7 +43,9 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
     runs = learned(corpus)
     values = [head.value("values", "alpha") for run in runs for head in run.each_head(attention)]
     if len(values) < FEWEST_HEADS or len(set(values)) < 2:
-        raise NothingToJudge(f"{len(values)} heads of {attention} are too few for a distribution")
+        raise record.NothingToJudge(
+            f"{len(values)} heads of {attention} are too few for a distribution"
+        )
     found, p = dip_test(values)
     fit = mixture_fit(values)
     test = f"dip {found:.3f}, {words.p_value(p)}; BIC gained by two Gaussians {words.number(fit.gain, 1)}"
@@ -120,7 +114,7 @@ def trajectories(run: Run) -> tuple[list[int], dict[tuple[str, int, int], list[f
     """The updates, and for each attention, layer and head its α at these updates."""
     points = run.analyzed.get("records", {}).get("alpha", [])
     if len(points) < 3:
-        raise NotInRecord(f"the analysis of {run.run} has no trajectories of α")
+        raise record.NotInRecord(f"the analysis of {run.run} has no trajectories of α")
     ways: dict[tuple[str, int, int], list[float]] = {}
     for point in points:
         for attention, layers in point["values"].items():

@@ -12,29 +12,11 @@ from typing import Any
 import numpy
 from scipy import stats
 
-from claims import measures, statistics, words
+from claims import measures, record, statistics, words
 from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_models
 from claims.modes import Array
-from claims.record import (
-    ATTENTIONS,
-    DECODER_SELF,
-    ENCODER_SELF,
-    Corpus,
-    Head,
-    NothingToJudge,
-    NotInRecord,
-    Pairs,
-    Run,
-)
-from claims.rules import (
-    FAILS,
-    HOLDS,
-    UNDECIDED,
-    UNFORMED,
-    Decision,
-    Finding,
-    several,
-)
+from claims.record import ATTENTIONS, DECODER_SELF, ENCODER_SELF, Corpus, Head, Pairs, Run
+from claims.rules import FAILS, HOLDS, UNDECIDED, UNFORMED, Decision, Finding, several
 
 SPARSE = (FIXED, LEARNED)
 
@@ -54,7 +36,7 @@ def _histogram(run: Run) -> Any:
     """The shares of pairs of head and sentence in 20 bins of density."""
     found = [row for head in run.each_head() if (row := head.get("density_histogram")) is not None]
     if not found:
-        raise NotInRecord(f"the analysis of {run.run} has no histogram of density")
+        raise record.NotInRecord(f"the analysis of {run.run} has no histogram of density")
     return numpy.sum(found, axis=0) / numpy.sum(found)
 
 
@@ -92,7 +74,7 @@ def _rise(run: Run, attention: str) -> float:
     """Mean density of the last layer minus that of the first."""
     layers = _densities(run, attention)
     if len(layers) < 2:
-        raise NotInRecord(
+        raise record.NotInRecord(
             f"the analysis of {run.run} has no densities of two layers of {attention}"
         )
     return float(numpy.mean(layers[-1]) - numpy.mean(layers[0]))
@@ -102,7 +84,7 @@ def _spread(run: Run, attention: str) -> float:
     """Standard deviation of density between the heads of a layer, averaged over layers."""
     spreads = [float(numpy.std(heads)) for heads in _densities(run, attention) if len(heads) > 1]
     if not spreads:
-        raise NotInRecord(f"the analysis of {run.run} has no densities of {attention}")
+        raise record.NotInRecord(f"the analysis of {run.run} has no densities of {attention}")
     return float(numpy.mean(spreads))
 
 
@@ -110,7 +92,7 @@ def _diversities(run: Run, attention: str) -> list[float]:
     found = [entry.get("diversity") for entry in run.layers(attention)]
     values = [float(value) for value in found if value is not None]
     if not values:
-        raise NotInRecord(f"the analysis of {run.run} has no diversity of {attention}")
+        raise record.NotInRecord(f"the analysis of {run.run} has no diversity of {attention}")
     return values
 
 
@@ -155,7 +137,9 @@ def diversity_peaks(corpus: Corpus) -> Finding:
     for attention in ATTENTIONS:
         layers = [_diversities(run, attention) for run in learned(corpus)]
         if any(len(own) < 3 for own in layers):
-            raise NothingToJudge(f"a model has no three layers of {attention} with a diversity")
+            raise record.NothingToJudge(
+                f"a model has no three layers of {attention} with a diversity"
+            )
         heights = [float(numpy.mean(own[1:-1])) - max(own[0], own[-1]) for own in layers]
         one = more(heights, 0.01, 3)
         found[attention] = one.denied() if attention == DECODER_SELF else one
@@ -191,7 +175,7 @@ def positional_confidence(corpus: Corpus) -> Finding:
         differences, of_heads = _more_confident(_against(corpus, model))
         name = words.name_of(model)
         if not differences:
-            raise NothingToJudge(f"no seed has such heads both in softmax and in {name}")
+            raise record.NothingToJudge(f"no seed has such heads both in softmax and in {name}")
         p_values.append(statistics.combined_p(of_heads))
         found[name] = more(differences, digits=3)
     corrected = dict(zip(found, map(words.p_value, statistics.holm(p_values)), strict=True))

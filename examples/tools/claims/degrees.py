@@ -13,19 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy
 from scipy import stats
 
-from claims import words
-from claims.measures import (
-    FIXED,
-    LEARNED,
-    SOFTMAX,
-    brevity,
-    each,
-    gap,
-    mean_of,
-    of_models,
-    pruned_of_both,
-    require_equal_updates,
-)
+from claims import measures, words
+from claims.measures import FIXED, LEARNED, SOFTMAX, brevity, each, gap, mean_of
 from claims.modes import Array
 from claims.record import ATTENTIONS, LARGE, SMALL, TRAINED, Corpus, NotInRecord, Pairs, Run
 from claims.rules import FAILS, HOLDS, ONE_SEED, UNDECIDED, Decision, Finding
@@ -48,7 +37,7 @@ def settings(corpora: Iterable[Corpus], model: str, other: str) -> dict[str, Pai
                 pairs = corpus.pairs({"model": model}, {"model": other}, size=size, role=TRAINED)
             except NotInRecord:
                 continue
-            require_equal_updates(pairs)
+            measures.require_equal_updates(pairs)
             found[f"{corpus.name} {size}"] = pairs
     if not found:
         raise NotInRecord(
@@ -94,7 +83,7 @@ def rise(corpora: Sequence[Corpus], model: str) -> Finding:
 
 def pruning_costs(corpora: Sequence[Corpus], limit: float) -> Finding:
     """Whether pruning to a third of the heads costs learned α at most `limit` bits more than softmax."""
-    pairs = {corpus.name: pruned_of_both(corpus) for corpus in corpora}
+    pairs = {corpus.name: measures.pruned_of_both(corpus) for corpus in corpora}
     costs = {name: gap(one, bits) - gap(other, bits) for name, (one, other) in pairs.items()}
     return _judged(costs, limit, "bits")
 
@@ -107,7 +96,7 @@ def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
         shown = f"BLEU; {brevity([pair for pairs in found.values() for pair in pairs])}"
         return _judged(_gaps(found, lambda run: run.bleu), limit, shown, -limit)
 
-    return of_models((FIXED, LEARNED), judge)
+    return measures.of_models((FIXED, LEARNED), judge)
 
 
 def _gaps(found: Mapping[str, Pairs], measure: Callable[[Run], float]) -> dict[str, Array]:

@@ -7,20 +7,10 @@ from typing import Any
 
 import numpy
 
-from claims import record, statistics, words
+from claims import record, rules, statistics, words
 from claims.modes import Array
 from claims.record import PRUNED, TRAINED, Corpus, Head, NothingToJudge, NotInRecord, Pairs, Run
-from claims.rules import (
-    FAILS,
-    UNFORMED,
-    Decision,
-    Finding,
-    in_each,
-    loses_at_most,
-    more_than,
-    over_heads,
-    several,
-)
+from claims.rules import FAILS, UNFORMED, Decision, Finding, several
 from claims.statistics import Bootstrap, HeadStatistic
 from claims.words import name_of, of_bootstrap, signed
 
@@ -62,7 +52,7 @@ def more(
     digits: int = 2,
     test: str = "interval over seeds",
 ) -> Finding:
-    return Finding(more_than(differences, margin=margin), signed(differences, digits), test)
+    return Finding(rules.more_than(differences, margin=margin), signed(differences, digits), test)
 
 
 def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding:
@@ -158,7 +148,7 @@ def heads_exist(
     scores = [(score(head), named(head), head.run.seed) for own in heads for head in own]
     best, name, seed = max(scores)
     test = f"the best: {words.number(100 * best, digits)} % ({name} of seed {seed})"
-    decision = in_each(found, "such a head")
+    decision = rules.in_each(found, "such a head")
     if decision.verdict == FAILS:
         decision = Decision(UNFORMED, decision.why)
     return Finding(decision, words.counts(found), test)
@@ -173,7 +163,7 @@ def of_heads(
     """Whether a statistic over heads is above chance; `missing` says why there is none."""
     if tested is None:
         raise NothingToJudge(missing)
-    return Finding(over_heads(tested, margin), shown(tested.values), words.p_of_sides(tested))
+    return Finding(rules.over_heads(tested, margin), shown(tested.values), words.p_of_sides(tested))
 
 
 def correlated(
@@ -214,7 +204,7 @@ def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pair
 def loss_by_pruning(corpus: Corpus, model: str, budget: str, limit: float) -> Finding:
     """Whether pruned models lose at most `limit` BLEU compared with the continued baseline."""
     pairs = pruned_and_other(corpus, model, budget, record.CONTINUED)
-    return compare_bleu(pairs, loses_at_most, limit=limit)
+    return compare_bleu(pairs, rules.loses_at_most, limit=limit)
 
 
 def require_equal_updates(pairs: Pairs) -> None:
@@ -269,5 +259,7 @@ def faster(
     """Whether a run has more than a share of another's speed; the only noise is that of timing."""
     rounds = zip(*(_timed(corpus)[run.run][what] for run in (one, other)), strict=True)
     found = [float(ours) / float(theirs) for ours, theirs in rounds]
-    decision = more_than([ratio - share for ratio in found], margin=margin, against=f"{share:g}")
+    decision = rules.more_than(
+        [ratio - share for ratio in found], margin=margin, against=f"{share:g}"
+    )
     return Finding(decision, words.over_seeds(found), "interval over rounds")

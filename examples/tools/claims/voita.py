@@ -10,22 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy
 from scipy import stats
 
-from claims import measures, roles, rules, statistics, words
+from claims import measures, record, roles, rules, statistics, words
 from claims.baan import LOSS, removals
 from claims.measures import ALL, PLAIN, pruned_with_baseline, survivors
-from claims.record import (
-    ATTENTIONS,
-    CROSS,
-    DECODER_SELF,
-    ENCODER_SELF,
-    SCRATCH,
-    Corpus,
-    Head,
-    NothingToJudge,
-    NotInRecord,
-    Pairs,
-    Run,
-)
+from claims.record import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, Corpus, Head, Pairs, Run
 from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, several
 
 SAME = "all heads of a layer are the same"
@@ -60,7 +48,9 @@ def few_heads(corpus: Corpus, model: str) -> Finding:
         layers: dict[int, list[float]] = {}
         for head in run.each_head(ENCODER_SELF):
             if head.name not in harms:
-                raise NotInRecord(f"the record has no ablation of {run.run} without {head.name}")
+                raise record.NotInRecord(
+                    f"the record has no ablation of {run.run} without {head.name}"
+                )
             layers.setdefault(head.layer, []).append(harms[head.name])
         for own in layers.values():
             own.sort(reverse=True)
@@ -112,7 +102,7 @@ def positional_important(corpus: Corpus, model: str) -> Finding:
     for name, score in (("relevance", _relevance), ("confidence", _confidence)):
         strata = statistics.strata_of(heads, _layer, score, roles.is_positional)
         if (tested := statistics.superiority(strata)) is None:
-            raise NothingToJudge(NO_POSITIONAL)
+            raise record.NothingToJudge(NO_POSITIONAL)
         tests[name] = tested
     greater = statistics.holm([tested.greater for tested in tests.values()])
     less = statistics.holm([tested.less for tested in tests.values()])
@@ -126,7 +116,7 @@ def positional_important(corpus: Corpus, model: str) -> Finding:
 def positional_confident(corpus: Corpus, model: str) -> Finding:
     values = [_confidence(head) for head in _encoder(corpus, model) if roles.is_positional(head)]
     if not values:
-        raise NothingToJudge(NO_POSITIONAL)
+        raise record.NothingToJudge(NO_POSITIONAL)
     above = sum(value > 0.8 for value in values)
     decision = Decision(FAILS, f"{len(values) - above} of {len(values)} do not")
     if len(corpus.of(model=model, **PLAIN)) < 2:
@@ -143,7 +133,7 @@ def syntactic(corpus: Corpus, model: str) -> Finding:
     for own in heads:
         cases = [(head, one) for head in own for one in roles.accuracies(head)]
         if not cases:
-            raise NotInRecord("parses of the source were not given: there are no relations")
+            raise record.NotInRecord("parses of the source were not given: there are no relations")
         p_values = [
             stats.binomtest(round(one.share * one.arcs), one.arcs, one.baseline, "greater").pvalue
             for _, one in cases
@@ -168,7 +158,7 @@ def syntactic(corpus: Corpus, model: str) -> Finding:
 def rare_words(corpus: Corpus, model: str) -> Finding:
     heads = measures.encoders(corpus, model, layer=0)
     if all(head.get("rare_word", "two_rarest") is None for own in heads for head in own):
-        raise NotInRecord("the analyses have no share of rare words")
+        raise record.NotInRecord("the analyses have no share of rare words")
     return measures.heads_exist(heads, roles.is_rare_word, roles.rare_word_share)
 
 
@@ -181,7 +171,7 @@ def rare_words_relevant(corpus: Corpus, model: str) -> Finding:
             # By chance, one of them comes first with a probability equal to their share
             chances.append(len(rare) / len(heads))
     if not firsts:
-        raise NothingToJudge("no head of the lowest layer looks at rare words")
+        raise record.NothingToJudge("no head of the lowest layer looks at rare words")
     # Seeds are independent; if one of them says no, p is 1
     p = float(numpy.prod(chances)) if all(firsts) else 1.0
     decision = rules.in_each(firsts, "it as the most relevant head")
@@ -211,7 +201,7 @@ def remaining_roles(corpus: Corpus, model: str) -> Finding:
     counts = [(len(before), len(before & after)) for after, before in both if before]
     if not counts:
         without = roles.without_roles([baseline for _, baseline in pairs])
-        raise NothingToJudge(f"before pruning {without}")
+        raise record.NothingToJudge(f"before pruning {without}")
     decision = rules.in_each([had == has for had, has in counts], "all roles left")
     return Finding(decision, "; ".join(f"{has} of {had} left" for had, has in counts), "counted")
 
@@ -257,7 +247,7 @@ def survive(corpus: Corpus, model: str, score: str, within: str) -> Finding:
         pairs = pruned_with_baseline(corpus, model, measures.ENCODER)
         alone = "in the encoder alone, 4 of 24 encoder heads, of heads of the same layer "
         found[alone] = survivors(pairs, [ENCODER_SELF], _layer, of_head)
-    except NotInRecord:
+    except record.NotInRecord:
         pass
     beside = [f"{name}{one.values}, {one.test}" for name, one in found.items()]
     return found[""]._replace(values="; ".join(beside))
@@ -266,7 +256,7 @@ def survive(corpus: Corpus, model: str, score: str, within: str) -> Finding:
 def pruned(corpus: Corpus, model: str) -> Finding:
     try:
         return measures.loss_by_pruning(corpus, model, measures.HALF, 0.25)
-    except NotInRecord:
+    except record.NotInRecord:
         found = measures.loss_by_pruning(corpus, model, ALL, 0.25)
     if found.decision.verdict != FAILS:
         return found
@@ -275,7 +265,7 @@ def pruned(corpus: Corpus, model: str) -> Finding:
 
 
 def scratch(corpus: Corpus, model: str) -> Finding:
-    pairs = measures.pruned_and_other(corpus, model, ALL, SCRATCH)
+    pairs = measures.pruned_and_other(corpus, model, ALL, record.SCRATCH)
     found = measures.compare_bleu(pairs, rules.more_than, margin=0.1)
     return found.beside(f"{pairs[0][0].updates} and {pairs[0][1].updates} updates in all")
 
@@ -326,7 +316,7 @@ def half_closed(pruned: Run, baseline: Run) -> Counts:
     for point in sorted(pruned.search or (), key=lambda point: point["updates"]):
         if 2 * sum(point["open"].values()) <= whole:
             return {attention: round(heads) for attention, heads in point["open"].items()}
-    raise NotInRecord(f"the record has no course of the search of {pruned.run}")
+    raise record.NotInRecord(f"the record has no course of the search of {pruned.run}")
 
 
 def cross_last(corpus: Corpus, model: str) -> Finding:
@@ -342,7 +332,7 @@ def decoder_layers(corpus: Corpus, model: str) -> Finding:
     for name in (DECODER_SELF, CROSS):
         counts = [run.heads[name] for run in runs]
         if not all(map(sum, counts)):
-            raise NothingToJudge(f"a model has no head of {name} left")
+            raise record.NothingToJudge(f"a model has no head of {name} left")
         layers[name] = numpy.array([numpy.average(range(len(n)), weights=n) for n in counts])
     found = measures.more(layers[CROSS] - layers[DECODER_SELF], 0.1)
     return found.beside(", ".join(f"{name} {own.mean():.2f}" for name, own in layers.items()))

@@ -24,10 +24,11 @@ def test_no_local_path_is_recorded():
 def test_a_record_keeps_its_description_and_refuses_a_trial(tmp_path, refusal):
     main(["about", str(tmp_path), "--corpora", "one,two"])
     path = tmp_path / "record.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "hours": 3.5}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hours": 3.5, "date": "then"}))
     main(["about", str(tmp_path), "--corpora", "two,three"])
     about = json.loads(path.read_text())
     assert (about["corpora"], about["hours"]) == (["one", "two", "three"], 3.5)
+    assert about["date"] == "then"  # of the first runs
     for other in (["--quick"], ["--epochs", "2"]):
         again = ["about", str(tmp_path), "--corpora", "one", *other]
         assert "choose another --output" in refusal(main, again)

@@ -1,8 +1,6 @@
 """examples/tools: sentences from archives, and words from sentences."""
 
 import gzip
-import io
-import sys
 
 import corpora
 import pytest
@@ -117,7 +115,7 @@ def cut(folder, texts, *options):
     """The words of each side of a text."""
     for side, text in texts.items():
         (folder / f"text.{side}").write_text(text, encoding="utf-8")
-    tool(words, "cut", folder / "text", folder / "words", *texts, *options)
+    tool(words, folder / "text", folder / "words", *texts, *options)
     return [lines(folder / f"words.{side}") for side in texts]
 
 
@@ -143,12 +141,3 @@ def test_sides_without_a_language_code_are_cut_in_the_given_language(tmp_path):
     assert cut(tmp_path, texts, *how) == whole
     shorter = cut(tmp_path, texts, *how, "--first", 3, 2, "--lower")
     assert shorter == [["the u.s. said", "b"], ["<t> don", "b"]]
-
-
-def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
-    text = 'He said, "I don\'t (really) know: 3.5%!"'
-    cut = words.cutter("en")(text)
-    assert cut != text
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{cut}\n".encode())))
-    tool(words, "join", "en")
-    assert capsysbinary.readouterr().out == f"{text}\n".encode()
