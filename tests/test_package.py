@@ -95,7 +95,7 @@ print((ours, others))
 CALLS = [
     (["user-dir"], 0, "fairseq_entmax"),
     (["--help"], 0, "user-dir"),
-    (["analyze", "--help"], 0, "--help-all"),
+    (["analyze", "--help"], 0, "--measures"),
     (["nonsense"], 2, "nonsense"),
     (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' does not name heads"),
     (["ablate", "data", "--trials", "many"], 2, "invalid int value: 'many'"),

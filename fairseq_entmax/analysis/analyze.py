@@ -45,8 +45,6 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     loading.log_to_stderr()
-    if choices.HELP_ALL in arguments:
-        return loading.print_all_help(parser(), arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     choices.check_counts(args)

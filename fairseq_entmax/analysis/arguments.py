@@ -189,7 +189,6 @@ def check_counts(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
 
 
-HELP_ALL = "--help-all"
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
@@ -223,8 +222,6 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         add("--remove-bpe", metavar="KIND", nargs="?", help=together)
     add("--user-dir", metavar="DIR", help="a folder whose code registers further models etc.")
     group = parser.add_argument_group("help")
-    group.add_argument("-h", "--help", action="help", help="show this help")
-    group.add_argument(
-        HELP_ALL, action="store_true", dest="help_all", help="show all of fairseq's options, too"
-    )
+    more = "show this help; fairseq-generate --help shows all of fairseq's options"
+    group.add_argument("-h", "--help", action="help", help=more)
     parser.parse_known_args(arguments)

@@ -45,8 +45,6 @@ def main(arguments: Sequence[str]) -> None:
     parser = loading.data_parser(choices.ABLATE)
     parser.prog = "fairseq-entmax ablate"
     choices.add_ablate_options(parser)
-    if choices.HELP_ALL in arguments:
-        return loading.print_all_help(parser, arguments)
     loading.log_to_stderr()
     args = loading.parse(parser, arguments)
     _check(args)

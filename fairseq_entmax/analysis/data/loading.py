@@ -14,7 +14,6 @@ import torch
 from fairseq import options, utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.tasks import TASK_REGISTRY
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -37,13 +36,6 @@ def data_parser(description: str) -> argparse.ArgumentParser:
     options.add_generation_args(parser)
     parser.set_defaults(gen_subset=SUBSET, required_batch_size_multiple=1)
     return parser
-
-
-def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Print every option: the command's own, fairseq's, and those of its task."""
-    known, _ = parser.parse_known_args(list(arguments))
-    TASK_REGISTRY[known.task].add_args(parser)
-    parser.print_help()
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:

@@ -18,7 +18,7 @@ _FRAME = {
     "settings": ("measures",),
 }
 # Optional keys that belong to no measure
-_OPTIONAL = {"layer": ("copy_heads",), "head": ("standard_errors",)}
+_OPTIONAL = {"layer": ("copy_heads", "density_sorted"), "head": ("standard_errors",)}
 _KINDS: dict[type, JsonSchema] = {
     int: {"$ref": "#/$defs/count"},
     float: {"type": "number"},

@@ -39,6 +39,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
                     number.of(head, layer)
                     for layer in layers
                     for head in ([{}] if number.of_layer else layer["heads"])
+                    if head.get("gate") != 0
                 )
                 for number in numbers
             ]

@@ -24,7 +24,7 @@ DESCRIPTION = (
 EPILOG = (
     "fairseq's options come after CHECKPOINT: for subwords (--bpe sentencepiece "
     "--sentencepiece-model FILE, --bpe subword_nmt --bpe-codes FILE, --tokenizer moses), for search "
-    "(--beam, --lenpen), and --cpu, --fp16, --user-dir. --help-all prints all of them."
+    "(--beam, --lenpen), and --cpu, --fp16, --user-dir. fairseq-generate --help has them all."
 )
 
 
@@ -66,7 +66,6 @@ def look_parser() -> argparse.ArgumentParser:
         "--lower", action="store_true", help="lower-case the sentences, like the training text"
     )
     _add_output(parser.add_argument_group("What is printed"))
-    parser.add_argument("--help-all", action="store_true", help="show fairseq's options, too")
     return parser
 
 
@@ -99,11 +98,6 @@ def _add_output(shown: Any) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     options, fairseq_options = look_parser().parse_known_args(list(arguments))
-    if options.help_all:
-        from fairseq_entmax.analysis.looks.session import fairseq_parser
-
-        print(look_parser().format_help())
-        return fairseq_parser().print_help()
     sentences, translations = _sentences(options)
     if options.output is not None:
         target = check_target(options.output, "--output", options.overwrite)

@@ -21,7 +21,7 @@ class Number:
     """One number of a head: how tables and the report name it, and where it is in a document.
 
     Attributes:
-        name: as in ``--measure`` of the report.
+        name: as in the table of heads.
         title: as the page shows it.
         meaning: one sentence without its full stop.
         place: the keys that lead to it in the entry of a head.

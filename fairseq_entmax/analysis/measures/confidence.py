@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fairseq_entmax.analysis.measures.base import WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Confidence(WeightMeasure):
@@ -31,14 +26,5 @@ class Confidence(WeightMeasure):
             ends = is_end.sum(dim=1, keepdim=True)
         # The decoder's first query sees only an end of a sentence
         has_other = weights.queries.real & (weights.attendable > ends)
-        sums.add_mean("confidence", _largest(weights.weights, keys.end), has_other)
-
-
-def _largest(weights: Tensor, left_out: Tensor) -> Tensor:
-    """Return the largest weight of each row, not on keys ``left_out``, ``(batch, keys)`` bool."""
-    columns = left_out.any(dim=0).nonzero().flatten().tolist()
-    last = left_out.size(1) - 1
-    if last and columns in ([0], [last]) and bool(left_out[:, columns[0]].all()):
-        # All are at one edge, as fairseq pads: a view is enough, without a copy
-        return weights[..., slice(1, None) if columns == [0] else slice(None, -1)].amax(dim=-1)
-    return weights.masked_fill(left_out[:, None, None], 0.0).amax(dim=-1)
+        largest = weights.weights.masked_fill(keys.end[:, None, None], 0.0).amax(dim=-1)
+        sums.add_mean("confidence", largest, has_other)

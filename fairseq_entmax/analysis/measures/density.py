@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
@@ -29,10 +28,6 @@ class Density(WeightMeasure):
         size = {"minItems": BINS, "maxItems": BINS, "description": text}
         return {**super().fields(), "density_histogram": {**counts, **size}}
 
-    def layer_fields(self) -> dict[str, JsonSchema]:
-        shape: JsonSchema = {"type": ["array", "null"], "items": {"$ref": "#/$defs/share"}}
-        return {"density_sorted": {**shape, "description": "Densities of the heads, ascending."}}
-
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         import torch
 
@@ -48,7 +43,3 @@ class Density(WeightMeasure):
     def result(self, sums: Sums, head: int) -> Fields:
         histogram = sums["histogram"][head].long().tolist()
         return {**super().result(sums, head), "density_histogram": histogram}
-
-    def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
-        densities = [head["density"] for head in heads]
-        return {"density_sorted": None if None in densities else sorted(densities)}

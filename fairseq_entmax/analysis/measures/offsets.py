@@ -16,7 +16,7 @@ from fairseq_entmax.analysis.measures.base import (
     WeightMeasure,
     object_schema,
 )
-from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
 POSITIONAL_SHARE = 0.9
@@ -103,7 +103,8 @@ class Offsets(WeightMeasure):
         exists = (wanted >= 0) & (wanted < attendable) & queries.real[:, :, None]
         at = torch.minimum(wanted.clamp(min=0), attendable - 1)
         at = at + weights.keys.start[:, None, None]
-        on_keys = weight_at(weights.weights, at, exists)
+        on_keys = weights.weights.gather(3, at[:, None].expand(-1, heads, -1, -1))
+        on_keys = on_keys * exists[:, None]
         sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))
         sums.add("count", exists.sum(dim=(0, 1)))
         # Bins: below, each offset, above; and one for padding

@@ -115,10 +115,3 @@ class Sums(dict[str, "Tensor"]):
         count = self.get(f"{name}/count")
         number = count if count is None or not count.dim() else count[head]
         return None if number is None or number == 0 else float(self[name][head] / number)
-
-
-def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
-    """Return the weight on keys at indices ``(batch, queries, n)``: ``(batch, heads, queries, n)``.
-    It is 0 where ``exists`` is false."""
-    index = keys[:, None].expand(-1, weights.size(1), -1, -1)
-    return weights.gather(3, index).mul_(exists[:, None])

@@ -21,8 +21,6 @@ ALL, WITHIN = "all", "within layers"
 LEAST_HEADS = 5
 # Quantile of the normal distribution for an interval of 95 %
 _NORMAL = 1.959964
-# Correlations from which a measure is said to rank heads as removal does, or to do so in part
-CLOSE, PARTLY = 0.7, 0.4
 
 
 class Correlation(NamedTuple):
@@ -108,58 +106,3 @@ def interval(value: float, number: int) -> tuple[float | None, float | None, flo
     # p uses the standard error that holds if there is no correlation
     p = math.erfc(abs(middle) * math.sqrt((number - 3) / 2))
     return min(low, value), max(high, value), p
-
-
-def in_words(found: Sequence[Correlation]) -> list[str]:
-    """A sentence for each model and score: how well each measure agrees with it, and whether
-    relevance alone can be trusted."""
-    sentences = []
-    for model, score in dict.fromkeys((one.model, one.score) for one in found):
-        every = [one for one in found if (one.model, one.score) == (model, score)]
-        over_all = [one for one in every if one.heads == ALL]
-        inner = [one for one in every if one.heads == WITHIN]
-        if not over_all:
-            continue
-        parts = "; ".join(f"{one.measure} {_verdict(one)} ({_text(one)})" for one in over_all)
-        within = ", ".join(f"{one.measure} {_text(one)}" for one in inner)
-        sentences.append(
-            f"{model}: {over_all[0].number} heads were removed one at a time and ranked by how much worse "
-            f"the {score} is without each. Compared with this ranking: {parts}."
-            + (f" Within layers: {within}." if within else "")
-            + _warning(over_all)
-        )
-    return sentences
-
-
-def _text(one: Correlation) -> str:
-    """Format a correlation, such as ``0.23, 95 % interval −0.19 to 0.58``."""
-    text = f"{one.value:.2f}"
-    if one.low is not None:
-        text += f", 95 % interval {one.low:.2f} to {one.high:.2f}"
-    return text.replace("-", "−")
-
-
-def _verdict(one: Correlation) -> str:
-    if one.low is None or one.high is None or one.low <= 0 <= one.high:
-        return "cannot be told from chance"
-    if one.high < 0:
-        return "ranks heads in the opposite order"
-    if one.value >= CLOSE:
-        return "agrees well"
-    return "agrees in part" if one.value >= PARTLY else "agrees weakly"
-
-
-def _warning(correlations: Sequence[Correlation]) -> str:
-    """How far relevance alone tells what heads are worth."""
-    for one in correlations:
-        if one.measure != COMPARED[0]:
-            continue
-        low = one.low or 0
-        if one.value < PARTLY or (one.value < CLOSE and low <= 0):
-            return " Here, relevance alone is misleading."
-        if one.value < CLOSE:
-            return " Here, relevance alone does not show what a head is worth."
-        if low < PARTLY:
-            return " With so few heads, it is unclear whether relevance shows what one is worth."
-        return " Here, relevance is a fair measure of what a head is worth."
-    return ""

@@ -88,10 +88,11 @@ class Drawable(NamedTuple):
 
 
 def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
-    """Each head's place, ``{"model", "attention", "layer", "head", "name"}``, and its entry."""
+    """The place, ``{"model", "attention", "layer", "head", "name"}``, and the entry of each head
+    whose gate is not closed."""
     for model in analysis["models"]:
         for entry in model["attentions"]:
-            for head in entry["heads"]:
+            for head in (one for one in entry["heads"] if one["gate"] != 0):
                 place = {key: entry[key] for key in ("attention", "layer")}
                 name = head_name(entry["layer"], head["head"])
                 yield {"model": model["name"], **place, "head": head["head"], "name": name}, head

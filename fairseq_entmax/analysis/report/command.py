@@ -50,9 +50,6 @@ def report_parser() -> argparse.ArgumentParser:
         help="ablation.json files of the analysed models, to show what each head is worth, and how "
         "well relevance, gradient and confidence agree with it",
     )
-    parser.add_argument(
-        "--measure", metavar="NAME", help="the measure shown first, such as density"
-    )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     return parser
 
@@ -78,10 +75,9 @@ def main(arguments: Sequence[str]) -> None:
     from fairseq_entmax.analysis.report.ablation_table import with_ablations
     from fairseq_entmax.analysis.report.figures_pruning import read_pruning
     from fairseq_entmax.analysis.report.page import render_page
-    from fairseq_entmax.analysis.report.payload import heads_csv, measures_of
+    from fairseq_entmax.analysis.report.payload import heads_csv
 
     analysis = with_ablations(document.read(options.analysis), options.ablation)
-    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     formats = chosen_names("--formats", options.formats, figures.FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
     shown = figures.figures(analysis, pruning)
@@ -95,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
         files = figures.figure_files(wanted, options.figures, formats, options.overwrite)
         others = {"the table of heads": options.heads_table, "the report itself": options.output}
         refuse_inputs(files, {**inputs, **others})
-    texts = {output: render_page(analysis, shown, options.measure)}
+    texts = {output: render_page(analysis, shown)}
     texts |= {table: heads_csv(analysis) for table in tables}
     write_together(
         {**figures.drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}}
@@ -111,11 +107,3 @@ def main(arguments: Sequence[str]) -> None:
     counts = {"model": len(analysis["models"]), "head": heads, "sentence": len(sentences)}
     words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
     print(f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser")
-
-
-def _check_measure(name: str | None, known: list[str]) -> None:
-    if name is not None and name not in known:
-        # One name shows the form of a family such as weight@-4 to weight@4
-        families = {one.partition("@")[0]: one for one in reversed(known)}
-        shown = ", ".join(reversed(families.values()))
-        raise ValueError(f"--measure got '{name}': this analysis has {shown}")

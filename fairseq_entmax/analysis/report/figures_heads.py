@@ -75,7 +75,7 @@ def functions_by_model(analysis: Analysis) -> list[Figure]:
     """The encoder heads of each model by function, from models with many heads to few."""
     counts: Counter[tuple[str, str]] = Counter()
     for place, head in charts.heads_of(analysis):
-        if place["attention"] == ENCODER_SELF and head["gate"] != 0:
+        if place["attention"] == ENCODER_SELF:
             found = functions(head, analysis)
             kind = "several" if len(found) > 1 else next(iter(found), "other")
             counts[place["model"], kind] += 1
@@ -183,7 +183,7 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
-        if place["attention"] != ENCODER_SELF or head["gate"] == 0:
+        if place["attention"] != ENCODER_SELF:
             continue
         accuracy = (head["dependencies"] or {}).get(relation, {}).get(direction)
         if accuracy is not None and accuracy > best.get(place["model"], (-1.0, place))[0]:

@@ -26,14 +26,11 @@ SCRIPTS = (
 )
 
 
-def render_page(
-    analysis: dict[str, Any], figures: Sequence[Any] = (), measure: str | None = None
-) -> str:
+def render_page(analysis: dict[str, Any], figures: Sequence[Any] = ()) -> str:
     """Render the whole page: text, style, script, data and the library that draws the charts.
 
     The same analysis gives the same page. Its content security policy forbids the browser to load
-    anything, to send forms, and to run any script except the page's own two. The overview first
-    shows ``measure``; None takes the first measure that differs between heads."""
+    anything, to send forms, and to run any script except the page's own two."""
     library = _library()
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
@@ -46,7 +43,7 @@ def render_page(
         "title": html.escape(f"Attention heads of {names} on {what}"),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
-        "data": _json(page_data(analysis, figures, page_charts(analysis), measure)),
+        "data": _json(page_data(analysis, figures, page_charts(analysis))),
         "weights": "\n".join(
             f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])

@@ -26,7 +26,6 @@ from fairseq_entmax.attentions import ATTENTIONS
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
-OF_USER = "These are your own sentences, as given to fairseq-entmax look."
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:
@@ -53,18 +52,17 @@ def first_measure(analysis: dict[str, Any]) -> str | None:
 
 
 def page_data(
-    analysis: dict[str, Any], figures: Iterable[Any], charts: dict[str, Any], measure: str | None
+    analysis: dict[str, Any], figures: Iterable[Any], charts: dict[str, Any]
 ) -> dict[str, Any]:
     """The JSON that the page's script reads, without the weights of maps, which are separate."""
     measures = measures_of(analysis)
-    found = agreement.correlations(analysis)
     shown = ("name", "title", "meaning", "group", "range")
     data = {
         "data": analysis["data"],
         "search": search_text(analysis["search"]) if "search" in analysis else None,
         "relations": (analysis["annotations"] or {}).get("relations"),
         "attentions": list(ATTENTIONS),
-        "measure": measure or first_measure(analysis),
+        "measure": first_measure(analysis),
         "measures": [
             {**{key: getattr(one, key) for key in shown}, "isMain": one.is_main} for one in measures
         ],
@@ -83,12 +81,9 @@ def page_data(
             for layer in model["attentions"]
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
-        "chosen": OF_USER if analysis["data"].get("own") else None,
         "roleWords": explanations(analysis["settings"]),
         "importance": notes.importance_rows(analysis),
-        "courses": notes.courses(analysis),
-        "agreement": [one._asdict() for one in found],
-        "agreementWords": agreement.in_words(found),
+        "agreement": [one._asdict() for one in agreement.correlations(analysis)],
     }
     drawn = [
         {"name": one.name, "title": one.title, "caption": one.caption, "spec": one.for_page()}

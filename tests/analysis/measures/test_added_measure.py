@@ -87,8 +87,7 @@ def test_schema_document_and_report_include_it():
         "Mean weight of a query on its own position (Narcissus 2024, section 1)."
     )
     assert shapes["surprise"]["required"] == ["first", "last"]
-    page = embedded(render_page(analysis, measure="introspection"))
-    assert page["measure"] == "introspection"
+    page = embedded(render_page(analysis))
     shown = {one["name"]: one for one in page["measures"]}
     assert [shown["introspection"][name] for name in ("title", "isMain")] == ["Introspection", True]
     values = page["layers"][0]["heads"][1]["values"]

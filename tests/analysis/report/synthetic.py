@@ -120,7 +120,6 @@ def _attention(rng, attention, layer, mapping, alpha, heads):
         "learned": ["alpha"] if alpha is None else [],
         "copy_chance": 0.04 if attention == CROSS else None,
         "diversity": float(0.3 + 0.1 * math.sin(layer) + 0.05 * rng.random()),
-        "density_sorted": sorted(row["density"] for row in rows),
         "heads": rows,
     }
 

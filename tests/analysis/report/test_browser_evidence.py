@@ -37,7 +37,7 @@ def file(tmp_path_factory):
 def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
     page = opened(file, viewport=PHONE)
     shown = page.locator("#evidence").inner_text()
-    for words in ("512 of 1,000", "± 0.012", "95 %", "alpha of entmax"):
+    for words in ("512 of 1,000", "± 0.012", "95 %", "cannot be told from chance"):
         assert words in shown
     assert "More sentences, set by analyze --relevance-sentences" in shown
     assert "dense" in page.locator("#role-words").inner_text()

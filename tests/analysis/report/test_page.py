@@ -169,11 +169,10 @@ def test_the_command_writes_the_page_and_prints_its_name(folder, changed, capsys
     with pytest.raises(FileExistsError, match=r"report\.html.*--overwrite"):
         run("analysis.json", "--output", output)
     assert output.read_text() == "mine"
-    run("analysis.json", "--output", output, "--measure", "entropy", "--overwrite")
+    run("analysis.json", "--output", output, "--overwrite")
     page = output.read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     data = embedded(page)
-    assert data["measure"] == "entropy"
     assert "diversity_by_layer" in {figure["name"] for figure in data["figures"]}
     output = capsys.readouterr().out
     assert re.search(r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", output)
@@ -184,7 +183,6 @@ def test_the_command_writes_the_page_and_prints_its_name(folder, changed, capsys
     ("options", "message"),
     [
         (["--output", "nowhere/r.html"], "--output got 'nowhere/r.html': there is no folder"),
-        (["--output", "r.html", "--measure", "gate"], "--measure got 'gate'.*density, alpha"),
         (["--output", "r.html", "--formats", "png"], "--formats needs --figures"),
         (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is not one of png"),
         (["--output", "r.html", "--pruning", "no.tsv"], r"no\.tsv"),

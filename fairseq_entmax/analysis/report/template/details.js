@@ -1,6 +1,7 @@
 /* Everything that is known about the selected head. */
 
 const RELATIONS_SHOWN = 8;
+const FEWEST_ARCS = 50; // as in roles.py
 
 function showDetails(head) {
   byId("details-title").textContent = headTitle(head);
@@ -55,7 +56,7 @@ function densityChart(head) {
 function dependencyTable(head) {
   const known = report.relations ?? {};
   const rows = Object.entries(head.dependencies ?? {})
-    .filter(([relation]) => relation in known)
+    .filter(([relation]) => known[relation]?.count >= FEWEST_ARCS)
     .flatMap(([relation, accuracy]) =>
       ["to_head", "to_dependent"].map((direction) => ({
         name: `${relation} ${direction.replace("_", " ")}`,
