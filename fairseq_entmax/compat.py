@@ -32,7 +32,8 @@ except ModuleNotFoundError as error:
 
 def has_global_hooks() -> bool:
     """Whether hooks on all modules are registered, as by ``register_module_forward_hook``."""
-    return bool(nn.modules.module._has_any_global_hook())
+    kinds = ("forward_pre", "forward", "backward_pre", "backward")  # torch 2.6 has no function for it
+    return any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in kinds)
 
 
 def computing_dtype(tensor: Tensor) -> torch.dtype:
