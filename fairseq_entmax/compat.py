@@ -32,7 +32,8 @@ except ModuleNotFoundError as error:
 
 def has_global_hooks() -> bool:
     """Whether hooks on all modules are registered, as by ``register_module_forward_hook``."""
-    kinds = ("forward_pre", "forward", "backward_pre", "backward")  # torch 2.6 has no function for it
+    # torch's own function is missing in 2.6
+    kinds = ("forward_pre", "forward", "backward_pre", "backward")
     return any(getattr(nn.modules.module, f"_global_{kind}_hooks") for kind in kinds)
 
 

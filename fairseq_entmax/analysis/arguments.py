@@ -222,6 +222,6 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         add("--remove-bpe", metavar="KIND", nargs="?", help=together)
     add("--user-dir", metavar="DIR", help="a folder whose code registers further models etc.")
     group = parser.add_argument_group("help")
-    more = "show this help; fairseq-generate --help shows all of fairseq's options"
+    more = "show this help; fairseq-generate --help shows more of fairseq's options"
     group.add_argument("-h", "--help", action="help", help=more)
     parser.parse_known_args(arguments)

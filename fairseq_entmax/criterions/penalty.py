@@ -61,7 +61,7 @@ class HeadPenalty:
     name ``"all"``, in all gated attentions together; None for a fixed weight.
     """
 
-    weight: float = 0.0  # lambda; unused if there are targets
+    weight: float = 0.0  # lambda; 0 if there are targets
     targets: Dictionary[str, int] | None = None
     warmup_updates: int = 0  # until the weight, or the target, has its final value
     decide_at: int | None = None  # the update at which the heads are decided

@@ -67,11 +67,11 @@ def train(words: list[str]) -> None:
 
 
 def generate(words: list[str]) -> None:
-    """Write the target text, in another order."""
+    """Write the target text, in another order, and with commas as words."""
     subset, target = value(words, "--gen-subset"), value(words, "--target-lang")
     split = {"test": "test", "test1": "duc2004"}[subset]
     texts = lines(Path(words[0]).parent / "text" / f"{split}.{target}")
-    found = [f"H-{number}\t-0.5\t{text}\n" for number, text in enumerate(texts)]
+    found = [f"H-{number}\t-0.5\t{text.replace(',', ' ,')}\n" for number, text in enumerate(texts)]
     write(Path(value(words, "--results-path")) / f"generate-{subset}.txt", "".join(found[::-1]))
 
 

@@ -52,6 +52,8 @@ def test_a_papers_recipe_translates_the_archives(recipe, tmp_path):
     assert "--tokenize none --force" in cut
     run = steps.out / "runs" / "entmax_alpha=1.33-200000updates"
     assert len(lines(run / "test.hyp")) == miniatures.TEST
+    assert " ," in (run / "test.hyp.tok").read_text()
+    assert " ," not in (run / "test.hyp").read_text()
     (run / "test.hyp.tok").unlink()
     assert called(steps.evaluated("entmax:alpha=1.33"), "fairseq-generate")
     untouched = "untouched" if recipe == "kftt_ja_en" else "test"

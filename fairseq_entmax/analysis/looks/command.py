@@ -24,7 +24,7 @@ DESCRIPTION = (
 EPILOG = (
     "fairseq's options come after CHECKPOINT: for subwords (--bpe sentencepiece "
     "--sentencepiece-model FILE, --bpe subword_nmt --bpe-codes FILE, --tokenizer moses), for search "
-    "(--beam, --lenpen), and --cpu, --fp16, --user-dir. fairseq-generate --help has them all."
+    "(--beam, --lenpen), and --cpu, --fp16, --user-dir. fairseq-generate --help shows others."
 )
 
 

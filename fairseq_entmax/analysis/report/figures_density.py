@@ -45,7 +45,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         rows, {"share": 0, "count": 0}, ("attention", ATTENTIONS), ("model", names)
     )
     caption = (
-        "Share of attendable tokens with a weight above zero, over all heads and sentences "
+        "Share of attendable tokens with a weight above zero, over heads and sentences "
         f"(after Correia et al. 2019, figure 4).{_of_softmax(analysis, names)}"
     )
     chart = charts.binned_bars(

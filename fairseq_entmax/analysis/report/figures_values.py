@@ -132,8 +132,8 @@ def histograms(analysis: Analysis) -> list[Figure]:
             for name in entry["learned"]:
                 values.setdefault(name, []).extend(
                     (model["name"], entry["attention"], value)
-                    for value in learned_values(entry, name)
-                    if value is not None
+                    for head, value in zip(entry["heads"], learned_values(entry, name), strict=True)
+                    if value is not None and head["gate"] != 0
                 )
     return [
         _histogram(analysis, head_value(name), known) for name, known in values.items() if known

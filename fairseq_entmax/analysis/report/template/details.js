@@ -1,7 +1,6 @@
 /* Everything that is known about the selected head. */
 
 const RELATIONS_SHOWN = 8;
-const FEWEST_ARCS = 50; // as in roles.py
 
 function showDetails(head) {
   byId("details-title").textContent = headTitle(head);
@@ -54,9 +53,9 @@ function densityChart(head) {
 
 /* The relations that the head finds best, compared with what a fixed offset finds. */
 function dependencyTable(head) {
-  const known = report.relations ?? {};
+  const known = report.relations;
   const rows = Object.entries(head.dependencies ?? {})
-    .filter(([relation]) => known[relation]?.count >= FEWEST_ARCS)
+    .filter(([relation]) => relation in known)
     .flatMap(([relation, accuracy]) =>
       ["to_head", "to_dependent"].map((direction) => ({
         name: `${relation} ${direction.replace("_", " ")}`,

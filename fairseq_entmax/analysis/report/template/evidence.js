@@ -2,7 +2,10 @@
    head is worth. */
 
 function showEvidence() {
-  byId("evidence-body").replaceChildren(...[importanceNotes(), agreementNotes()].filter(Boolean));
+  const parts = [importanceNotes(), agreementNotes()].filter(Boolean);
+  byId("evidence-body").replaceChildren(...parts);
+  byId("evidence").hidden = !parts.length;
+  document.querySelector("nav a[href='#evidence']").parentElement.hidden = !parts.length;
 }
 
 function modelName(number) {
