@@ -130,8 +130,8 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], given: Any) -> dict
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "commit": commit or None,
-        **given,
         **before,  # the date, versions and machine of a record are those of its first runs
+        **given,
         "corpora": list(dict.fromkeys([*before.get("corpora", []), *corpora])),
     }
 

@@ -18,7 +18,7 @@ def test_a_line_has_the_means_of_an_attention_and_the_loss_in_nats_and_in_fairse
                 values={"alpha": 1.0 + 0.25 * place}, density=0.5, entropy=None, positional=None
             )
     role = {"offset": -1, "share": 0.97, "confidence": 0.953}
-    layers[0]["heads"][1].update(gate=0.0, positional=role)
+    layers[0]["heads"][1].update(gate=0.0, positional=role, density=0.9)
     layers[1]["heads"][2]["positional"] = role
     lines = summary.as_table(analysis).splitlines()
     assert len(lines) == 1 + 2 * 3

@@ -45,6 +45,15 @@ def test_the_page_shows_the_uncertainty_of_its_numbers(opened, file):
     assert width[0] <= width[1]
 
 
+def test_a_page_without_such_numbers_has_no_section_for_them(opened, tmp_path):
+    analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=1, length=5)
+    for head in heads_of(analysis["models"][0]):
+        head.update(relevance=None, gradient=None)
+    page = opened(write(tmp_path, analysis))
+    for what in ("#evidence", "nav a[href='#evidence']"):
+        assert (page.locator(what).count(), page.locator(what).is_visible()) == (1, False)
+
+
 def test_the_loss_without_a_head_is_a_column_and_a_colour_with_significance(opened, file):
     page = opened(file)
     choose_measure(page, "ablation-loss")

@@ -67,6 +67,7 @@ def test_the_histogram_counts_learned_alphas_in_bins_of_0_05(small):
         {**template, "head": number, "values": {"alpha": alpha}}
         for number, alpha in enumerate([1.0, 1.049, 1.05, 1.3, 1.34, 1.999, 2.0])
     ]
+    learned["heads"].append({**template, "head": 7, "values": {"alpha": 1.7}, "gate": 0})
     counts = {(row["from"], row["to"]): row["heads"] for row in data(only(histograms, small))}
     assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
 
@@ -235,6 +236,17 @@ def test_remaining_heads_are_counted_by_attention_and_layer():
     models = {(mapping, "baseline") for mapping in ("softmax", "entmax")}
     assert {key[:2] for key in found} == models | {("softmax", "all7-pruned"), pruned}
     assert remaining_heads(PRUNING[:2]) == []
+
+
+def test_closed_heads_have_no_density_in_a_figure(small):
+    before, after = [], []
+    for rows in (before, after):
+        found = data(only(density_by_layer, small))
+        rows += [(row["model"], row["attention"], row["layer"]) for row in found]
+        for head in layer_of(small, 1)["heads"]:
+            head["gate"] = 0
+    gone = ("entmax15", layer_of(small, 1)["attention"], 0)
+    assert set(before) - set(after) == {gone}
 
 
 def test_functions_are_counted_over_the_open_encoder_heads(small):
