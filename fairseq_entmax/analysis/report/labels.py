@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
 # The average width of a letter in a panel's title, in pixels
 _LETTER = 7.2
@@ -25,24 +24,17 @@ def lines_of(name: str, length: float) -> list[str]:
     return [line.strip() for line in lines if line.strip()] or [name]
 
 
-def expression_of(value: str | Sequence[Any]) -> str:
-    """Strings, alone or in lists, as a Vega expression: JSON, except for the string "if", which
-    Vega 6 takes for its function unless it is a key."""
-    if isinstance(value, str):
-        return '"i"+"f"' if value == "if" else json.dumps(value)
-    return f"[{', '.join(map(expression_of, value))}]"
-
-
 def in_lines(names: Sequence[str], length: float) -> str:
     """The ``labelExpr`` of a header whose names are broken into lines."""
-    entries = (f"{json.dumps(name)}: {expression_of(lines_of(name, length))}" for name in names)
-    return f"({{{', '.join(entries)}}})[datum.value]"
+    return f"({json.dumps({name: lines_of(name, length) for name in names})})[datum.value]"
 
 
 def in_places(tokens: Sequence[str]) -> str:
     """The ``labelExpr`` of an axis with a token in the middle of each unit."""
-    # Few fonts have SentencePiece's mark for the start of a word
-    return f"{expression_of([token.replace('▁', '_') for token in tokens])}[floor(datum.value)]"
+    # One string: Vega takes "if" or "constructor" alone in quotes for a name of its own. And few
+    # fonts have SentencePiece's mark for the start of a word
+    text = "\n".join(["", *tokens]).replace("▁", "_")
+    return f'split({json.dumps(text)}, "\\n")[floor(datum.value) + 1]'
 
 
 def decimal(value: float | None, digits: int = 3) -> str:

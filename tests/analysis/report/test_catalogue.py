@@ -125,7 +125,7 @@ def test_the_future_is_blank_and_a_run_of_equal_weight_is_one_box(there):
 
 
 def test_unusual_tokens_are_drawn_without_a_warning(analysis, capfd):
-    odd = ['"]+alert(1)+["', "a\\b", "if", "<img>"]
+    odd = ['"]+alert(1)+["<img>', "a\\b", "if", "constructor"]
     analysis = {**analysis, "maps": [dict(analysis["maps"][0])]}
     entry = analysis["maps"][0]
     entry["source"] = [*odd, *entry["source"][len(odd) :]]

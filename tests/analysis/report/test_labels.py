@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_entmax.analysis.report.labels import decimal, expression_of, lines_of
+from fairseq_entmax.analysis.report.labels import decimal, lines_of
 
 
 @pytest.mark.parametrize(
@@ -18,11 +18,6 @@ from fairseq_entmax.analysis.report.labels import decimal, expression_of, lines_
 def test_a_name_is_broken_after_signs_without_losing_a_letter(name, lines):
     assert lines_of(name, 72) == lines
     assert "".join(lines).replace(" ", "") == name.replace(" ", "")
-
-
-def test_strings_become_expressions_that_do_not_contain_the_word_if():
-    assert expression_of("if") == '"i"+"f"'
-    assert expression_of([["if", 'an "if"']]) == '[["i"+"f", "an \\"if\\""]]'
 
 
 @pytest.mark.parametrize(
