@@ -37,6 +37,11 @@ def options(data, path, *more):
     return loading.parse(parser, [f"{data}/bin", f"--path={path}", "--cpu", *more])
 
 
+def test_the_moses_tokenizer_gets_the_languages_of_the_file_names(data):
+    found = loading.configuration(options(data, "x", "--tokenizer=moses")).tokenizer
+    assert (found.source_lang, found.target_lang) == ("es", "en")
+
+
 LONG = {"max_source_positions": 1024, "max_target_positions": 1024, "share_all_embeddings": True}
 GATED = {"attn_mapping": "entmax", "head_gates": "cross", "decoder_self_attn_heads": "0,2"}
 

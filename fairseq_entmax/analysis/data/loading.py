@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import torch
 from fairseq import options, utils
+from fairseq.data import data_utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from hydra.errors import HydraException
@@ -78,6 +79,9 @@ def _type_of_data(args: Namespace) -> data_types.DataType:
 
 def configuration(args: Namespace) -> Any:
     """Convert parsed arguments to fairseq's nested configuration."""
+    if args.tokenizer == "moses" and None in (args.source_lang, args.target_lang):
+        # fairseq's task would find them later, but its tokenizer takes no None
+        args.source_lang, args.target_lang = data_utils.infer_language_pair(args.data)
     try:
         return convert_namespace_to_omegaconf(args)
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
