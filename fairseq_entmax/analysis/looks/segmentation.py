@@ -125,11 +125,14 @@ def built(args: Any, part: str) -> Any:
         there = f": there is no file {path}" if path not in (None, "???") else ""
         raise ValueError(f"--bpe {name} needs --{option.replace('_', '-')} FILE{there}")
     build = encoders.build_bpe if part == "bpe" else encoders.build_tokenizer
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # sacremoses and others print paths
+        with contextlib.redirect_stderr(printed):  # sacremoses and others print paths
             return build(args)
     except ImportError as error:
         raise ModuleNotFoundError(f"--{part} {name}: {error}", name=error.name) from error
-    except Exception as error:  # whatever the packages raise for a damaged file
+    except (Exception, SystemExit) as error:  # whatever the packages raise for a damaged file
         file = f" with {path}" if path else ""
-        raise ValueError(f"--{part} {name} cannot be used{file}: {reason(error)}") from error
+        # subword-nmt prints why, and exits
+        why = reason(ValueError(printed.getvalue()) if isinstance(error, SystemExit) else error)
+        raise ValueError(f"--{part} {name} cannot be used{file}: {why}") from error

@@ -1,11 +1,12 @@
 """How texts are cut into tokens."""
 
 import io
+from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
 
-from fairseq_entmax.analysis.looks.segmentation import Segmentation
+from fairseq_entmax.analysis.looks.segmentation import Segmentation, built
 from tests.analysis.test_tokens import dictionary
 
 TEXT = ["the cat sat on the mat", "a cat and a mat and a hat", "the hat sat on a cat"] * 20
@@ -49,6 +50,14 @@ def test_merges_of_the_language_take_precedence(tmp_path):
     es, en = (Segmentation(made, data=data, language=one)("gato") for one in ("es", "en"))
     assert words_of(made, es) == ["ga@@", "t@@", "o", "</s>"]
     assert words_of(made, en) == ["g@@", "a@@", "to", "</s>"]
+
+
+def test_a_file_without_merges_is_refused_in_one_sentence(tmp_path):
+    pytest.importorskip("subword_nmt")
+    (tmp_path / "codes").write_text("#version: 0.2\nno merge of two\n")
+    options = Namespace(bpe="subword_nmt", bpe_codes=str(tmp_path / "codes"))
+    with pytest.raises(ValueError, match=r"cannot be used with .*codes: Error: invalid line 2 in "):
+        built(options, "bpe")
 
 
 def test_words_outside_the_dictionary_are_reported():
