@@ -97,6 +97,6 @@ def _temporary(target: Path) -> Path:
     pattern = re.compile(re.escape(target.name) + r"\.tmp\d+")
     with contextlib.suppress(FileNotFoundError):
         for path in target.parent.iterdir():
-            if pattern.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            if pattern.fullmatch(path.name):
                 path.unlink(missing_ok=True)
     return target.with_name(f"{target.name}.tmp{secrets.randbelow(10**9)}")

@@ -17,8 +17,6 @@ def copy_whole(
     if not overwrite or "://" in dst_path:
         return copy(src_path, dst_path, overwrite)
     dst_path = os.path.realpath(dst_path)  # a link stays one
-    if os.path.exists(dst_path) and not os.path.isfile(dst_path):
-        return copy(src_path, dst_path, overwrite)  # a device is written to, not replaced
     temporary = f"{dst_path}.tmp"
     is_done = copy(src_path, temporary, overwrite)
     if is_done:
