@@ -3,8 +3,8 @@
 Installing the package needs no build. The machine's C compiler (``CC``, or ``cc``, ``gcc`` or
 ``clang``) puts the library into the folder that ``FAIRSEQ_ENTMAX_CACHE`` names, by default
 ``fairseq-entmax`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``). The name of
-the file changes with the source, the compiler, its flags and the processor. A folder that others
-can write to is not used: the library is then compiled for this process alone.
+the file changes with the source, the compiler, its flags and the processor. If others can write to
+the folder, or this user cannot, the library is compiled for this process alone.
 """
 
 from __future__ import annotations
@@ -68,19 +68,20 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
     try:
         command = _compiler()
         name = f"entmax-{_key(command)}.so"
-        folder = cache_folder()
-        if not _is_private(folder):
+        try:
+            folder = cache_folder()
+            if loaded := _loaded(folder / name):  # needs no lock, in a folder that is read-only
+                return loaded
+            with _locked(folder):
+                return _loaded(folder / name) or _compiled(command, folder, name)
+        except OSError as error:
             logger.warning(
-                "the alpha-entmax kernel is compiled for this process alone, as others can write to "
-                "%s: give a folder of your own in %s",
-                *(folder, VARIABLE),
+                "the alpha-entmax kernel is compiled for this process alone (%s): give a folder of "
+                "your own in %s",
+                *(error, VARIABLE),
             )
             with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as temporary:
                 return _compiled(command, Path(temporary), name)
-        with _locked(folder):
-            with contextlib.suppress(OSError, AttributeError):  # missing, damaged, or truncated
-                return with_types(folder / name)
-            return _compiled(command, folder, name)
     except CannotBuild as error:
         return error
     except (OSError, RuntimeError, ValueError) as error:
@@ -88,17 +89,25 @@ def _try_to_load() -> ctypes.CDLL | CannotBuild:
 
 
 def cache_folder() -> Path:
-    """The folder that the environment names; created for this user alone if it does not exist."""
+    """The folder that the environment names; created for this user alone if it does not exist.
+
+    Raises OSError if there is none to which only this user can write: a library runs with its
+    user's permissions.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(os.environ.get(VARIABLE) or Path(home) / "fairseq-entmax").expanduser().absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"others can write to {folder}")
     return folder
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether only this user can write to a folder: a library runs with its user's permissions."""
-    status = folder.stat()
-    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+def _loaded(path: Path) -> ctypes.CDLL | None:
+    """The library in a file; None if it is missing, damaged or truncated."""
+    with contextlib.suppress(OSError, AttributeError):
+        return with_types(path)
+    return None
 
 
 @contextlib.contextmanager
