@@ -42,7 +42,6 @@ train() {
     mkdir -p "$FOLDER/$name"
     # Start again if the settings changed
     [[ ! -f $FOLDER/$name/.begun || $(<"$FOLDER/$name/.begun") == "$step" ]] || rm -f "$FOLDER/$name"/*
-    python3 "$TOOLS/checkpoints.py" mend "$FOLDER/$name" || (($? != 3)) || rm -f "$FOLDER/$name"/* # damaged by a kill
     mark_done "$FOLDER/$name/.begun" "$step"
     once "train $name: $updates updates" "$FOLDER/$name/.done" "$step" "$FOLDER/$name/checkpoint_last.pt" -- \
         logged "$FOLDER/$name/train.log" fairseq-train "$OUTPUT/data-bin/${5#.}" --user-dir "$user_dir" \

@@ -109,27 +109,18 @@ step=$(fingerprint train "$settings")
 run=${RUN##*/}
 
 # A training may go on on another device
-own_the_folder() {
-    local file=$RUN/settings.txt
-    if [[ -f $file && $(tail -n +2 "$file") == "$settings" ]]; then return; fi
+file=$RUN/settings.txt
+if ((NODE_RANK == 0)) && [[ ! -f $file || $(tail -n +2 "$file") != "$settings" ]]; then
     if [[ -d $checkpoints ]]; then set_aside "$RUN" "settings or data of $run have changed"; fi
     mkdir -p "$RUN"
     write_atomically "$file" printf 'device: %s\n%s\n' "$device" "$settings"
-}
-
-if ((NODE_RANK == 0)); then own_the_folder; fi
-if is_done "$RUN/.train.done" "$step" && python3 "$TOOLS/checkpoints.py" whole "$checkpoints/checkpoint_best.pt"; then
+fi
+if is_done "$RUN/.train.done" "$step" && [[ -f $checkpoints/checkpoint_best.pt ]]; then
     say "train $run: already done"
     exit 0
 fi
 if ((NODE_RANK == 0)); then
     rm -f "$RUN/.train.done"
-    status=0
-    python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
-    if ((status == 3)); then
-        set_aside "$RUN" "the checkpoints of $run are damaged"
-        own_the_folder
-    elif ((status)); then exit "$status"; fi
     mkdir -p "$checkpoints"
 fi
 
