@@ -6,7 +6,6 @@ Remove when: fairseq's optimizers accept a state that lacks new parameters.
 """
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor
 from fairseq_entmax import command_errors, compat
 from fairseq_entmax.fairseq_patches.replacing import is_ours
 
-logger = logging.getLogger(__name__)
 _REMEDY = "continue with --reset-optimizer, or use --finetune-from-model and another --save-dir"
 
 
@@ -29,7 +27,7 @@ def restore_grown_model(
     if not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)
     try:
-        with restoring_grown_models(trainer):
+        with restoring_grown_models():
             return load(trainer, *args, **kwargs)
     except AssertionError as error:
         with command_errors.stopping_command():
@@ -38,7 +36,7 @@ def restore_grown_model(
 
 
 @contextmanager
-def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
+def restoring_grown_models() -> Iterator[None]:
     """Within this context, optimizers restore their state although the model gained parameters.
 
     These, known by :func:`fairseq_entmax.compat.is_new`, start without state."""
@@ -49,12 +47,6 @@ def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
             # In place, as fairseq reads it again for --memory-efficient-fp16
             _leave_out_new_parameters(state_dict, self.param_groups)
             _check_flat_sizes(state_dict, self.param_groups)
-        if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
-            logger.warning(
-                "--alpha-lr-factor or --gate-lr-factor differs from that in the checkpoint, but the "
-                "optimizer goes on with averages of gradients scaled by the old factor: give "
-                "--restore-file with this checkpoint, --reset-optimizer and another --save-dir to reset them"
-            )
         load(self, state_dict, *args, **kwargs)
 
     FairseqOptimizer.load_state_dict = load_state_dict

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
@@ -28,8 +27,6 @@ class Restoring(nn.Module):
     """Mixin for tolerant loading; list it before fairseq's model among the bases of a class."""
 
     attention_options: ModelOptions
-    # Whether the last checkpoint loaded has another --alpha-lr-factor, or --gate-lr-factor
-    has_other_factors = False
 
     def load_state_dict(
         self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
@@ -47,7 +44,6 @@ class Restoring(nn.Module):
             state_dict.pop("output_rise.updates", None)
         with command_errors.stopping_command():
             self._check_state(state_dict)
-            self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
             try:
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
@@ -125,18 +121,6 @@ def _does_not_fit(error: RuntimeError) -> ValueError:
         f"the checkpoint's weights do not fit the model: give the options that it was trained with, data "
         f"with its dictionaries, or another checkpoint, and for a new training another --save-dir ({message:.600})"
     )
-
-
-def _has_other_factors(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
-    """Whether parameters in both state dicts are stored with different learning rate factors."""
-    ratios = {name for state in (theirs, ours) for name in state if name.endswith(f".{RATIO}")}
-    for name in ratios:
-        prefix = name.removesuffix(RATIO)
-        is_in_both = all(any(key.startswith(prefix) for key in state) for state in (theirs, ours))
-        pair = [state.get(name, torch.ones(2, dtype=torch.int64)) for state in (theirs, ours)]
-        if is_in_both and pair[0].tolist() != pair[1].tolist():
-            return True
-    return False
 
 
 def _remaining_layers(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:

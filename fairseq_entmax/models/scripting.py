@@ -27,7 +27,7 @@ class ForInference(Scriptable):
             )
         model: Any = Scriptable.scriptable_form(self)
         # Only training needs these, and a seed may be too large for TorchScript's integers
-        for name in ("attention_options", "monitor", "has_other_factors", "_seed", "_passes"):
+        for name in ("attention_options", "monitor", "_seed", "_passes"):
             model.__dict__.pop(name, None)
         model._modules.pop("pruning_state", None)
         return model
