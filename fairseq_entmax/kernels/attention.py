@@ -23,11 +23,9 @@ class Inputs(NamedTuple):
     """The inputs of attention.
 
     Attributes:
-        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows; with ``heads``,
-            ``(positions, batch, heads * head_dim)`` instead, as projections return them.
+        query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows.
         epsilon: alpha - 1: a number, ``(1,)`` or ``(heads,)``.
         settings: masks, scale and dropout.
-        heads: how many heads share the last dimension; None if heads have their own dimension.
     """
 
     query: Tensor
@@ -35,32 +33,19 @@ class Inputs(NamedTuple):
     value: Tensor
     epsilon: float | Tensor
     settings: ScoreSettings
-    heads: int | None = None
 
     def sizes(self) -> tuple[int, int, int, int, int]:
         """The numbers of sentences, heads, queries and keys, and ``head_dim``."""
-        if self.heads is None:
-            sentences, heads, queries, head_dim = self.query.shape
-            return sentences, heads, queries, self.key.size(2), head_dim
-        queries, sentences, width = self.query.shape
-        return sentences, self.heads, queries, self.key.size(0), width // self.heads
-
-    def apart(self) -> Inputs:
-        """The same inputs with a dimension for heads."""
-        if self.heads is None:
-            return self
-        query, key, value = (split_heads(one, self.heads) for one in self[:3])
-        return Inputs(query, key, value, self.epsilon, self.settings)
+        sentences, heads, queries, head_dim = self.query.shape
+        return sentences, heads, queries, self.key.size(2), head_dim
 
     def check(self) -> None:
         """Raise ValueError unless all inputs fit the query: kernels read memory by its sizes."""
-        query, key, value, epsilon, settings, joined = self
+        query, key, value, epsilon, settings = self
         batch, heads, queries, keys, head_dim = self.sizes()
-        shape = (keys, batch, heads * head_dim) if joined else (batch, heads, keys, head_dim)
         padding, mask, seed = settings.key_padding_mask, settings.attn_mask, settings.seed
         fits = (
-            key.shape == value.shape == shape
-            and key.size(-1) == query.size(-1)
+            key.shape == value.shape == (batch, heads, keys, head_dim)
             and key.dtype == value.dtype == query.dtype
             and (not isinstance(epsilon, Tensor) or epsilon.numel() in (1, heads))
             and (
@@ -90,13 +75,11 @@ class Backend(NamedTuple):
         backward: takes :class:`Inputs`, the output, the saved tensors, the output's gradient, and
             which gradients are wanted; returns those of query, key, value and epsilon.
         needs_output: whether ``backward`` reads the output.
-        supports_joined: whether it takes and returns heads that share the last dimension.
     """
 
     forward: Callable[[Inputs, bool], tuple[Tensor, Sequence[Tensor]]]
     backward: Callable[..., Sequence[Tensor | None]]
     needs_output: bool = False
-    supports_joined: bool = False
 
 
 def attention(
@@ -111,7 +94,8 @@ def attention(
     """``softmax(scale query key^T + masks) value`` with alpha-entmax in place of softmax.
 
     Arguments are those of :class:`Inputs`, with any strides; settings are fields of
-    :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
+    :class:`fairseq_entmax.kernels.inputs.ScoreSettings`. With ``heads``, query, key and value are
+    ``(positions, batch, heads * head_dim)``, as projections return them, and so is the output.
 
     Returns:
         The output, with the query's shape and dtype, and positions first in memory. A query that
@@ -119,31 +103,26 @@ def attention(
         NaN, or if a score is NaN or ``+inf``. Differentiable in query, key, value and epsilon.
     """
     dense = dense_rows(query), dense_rows(key), dense_rows(value)
-    inputs = Inputs(*dense, epsilon, ScoreSettings(**settings), heads)
+    arguments = *dense, epsilon, ScoreSettings(**settings)
+    inputs = _inputs(heads, *arguments)
     inputs.check()
     if torch.is_grad_enabled() and any(getattr(one, "requires_grad", False) for one in inputs[:4]):
-        output: Tensor = _Attention.apply(backend, *inputs)
+        output: Tensor = _Attention.apply(backend, heads, *arguments)
         return output
-    return _forward(backend, inputs, False)[0]
-
-
-def _forward(backend: Backend, inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
-    if backend.supports_joined or inputs.heads is None:
-        return backend.forward(inputs, keeps)
-    output, saved = backend.forward(inputs.apart(), keeps)
-    return join_heads(output), saved
+    return _join(backend.forward(inputs, False)[0], heads)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, backend: Backend, *arguments: Any) -> Tensor:
-        inputs = Inputs(*arguments)
-        output, saved = _forward(backend, inputs, True)
+    def forward(ctx: Any, backend: Backend, heads: int | None, *arguments: Any) -> Tensor:
+        inputs = _inputs(heads, *arguments)
+        output, saved = backend.forward(inputs, True)
+        output = _join(output, heads)
         settings = inputs.settings
         epsilon, ctx.number = functions.as_tensor(inputs.epsilon)
-        ctx.backend, ctx.settings, ctx.heads = backend, settings, inputs.heads
+        ctx.backend, ctx.settings, ctx.heads = backend, settings, heads
         ctx.save_for_backward(
-            *(*inputs[:3], epsilon, *settings[:2], settings.seed),
+            *(*arguments[:3], epsilon, *settings[:2], settings.seed),
             *(output if backend.needs_output else None, *saved),
         )
         return output
@@ -153,18 +132,26 @@ class _Attention(torch.autograd.Function):
         query, key, value, epsilon, padding, mask, seed, output, *saved = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
         epsilon = ctx.number if epsilon is None else epsilon
-        inputs = Inputs(query, key, value, epsilon, settings, ctx.heads)
-        backend, heads, wanted = ctx.backend, ctx.heads, ctx.needs_input_grad[1:5]
+        inputs = _inputs(ctx.heads, query, key, value, epsilon, settings)
+        grad, output = _split(grad, ctx.heads), _split(output, ctx.heads)
+        wanted = ctx.needs_input_grad[2:6]
         if torch.is_grad_enabled():
             grads = _gradients_with_graph(inputs, grad, wanted)
-        elif backend.supports_joined or heads is None:
-            grads = backend.backward(inputs, output, saved, grad, wanted)
         else:
-            output = None if output is None else split_heads(output, heads)
-            apart = inputs.apart(), output, saved, split_heads(grad, heads), wanted
-            *found, of_epsilon = backend.backward(*apart)
-            grads = [*map(join_heads, found), of_epsilon]
-        return None, *grads, None, None
+            grads = ctx.backend.backward(inputs, output, saved, grad, wanted)
+        return None, None, *(_join(one, ctx.heads) for one in grads[:3]), grads[3], None
+
+
+def _inputs(heads: int | None, *arguments: Any) -> Inputs:
+    return Inputs(*(_split(one, heads) for one in arguments[:3]), *arguments[3:])
+
+
+def _split(joined: Any, heads: int | None) -> Any:
+    return joined if joined is None or heads is None else split_heads(joined, heads)
+
+
+def _join(split: Any, heads: int | None) -> Any:
+    return split if split is None or heads is None else join_heads(split)
 
 
 def _gradients_with_graph(
@@ -173,8 +160,7 @@ def _gradients_with_graph(
     """The gradients by torch's own operations, which autograd can follow."""
     # Views, so that no input passes a gradient on to another that it was computed from
     views: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
-    viewed = Inputs(views[0], views[1], views[2], views[3], inputs.settings, inputs.heads)
-    query, key, value, epsilon, settings, _ = viewed.apart()
+    (query, key, value, epsilon), settings = views, inputs.settings
     if isinstance(epsilon, Tensor):
         epsilon = epsilon.float().view(1, -1, 1, 1)
     scores = masked_scores(query, key, settings)
@@ -184,7 +170,6 @@ def _gradients_with_graph(
         chances = settings.dropout, settings.seed
         probs = probs * dropout.factors(tuple(probs.shape), *chances, probs.device)
     output = (probs @ value.float()).to(query.dtype)
-    output = output if inputs.heads is None else join_heads(output)
     leaves = [one for one, wants in zip(views, wanted, strict=True) if wants]
     found = iter(torch.autograd.grad(output, leaves, grad, create_graph=True))
     return [next(found) if wants else None for wants in wanted]

@@ -43,16 +43,9 @@ def supports(query: Tensor, dtype: torch.dtype, head_dim: int) -> bool:
     return query.device.type == "cpu"
 
 
-def _matrices(tensor: Tensor, head_dim: int) -> bytes:
+def _matrices(tensor: Tensor) -> bytes:
     """The Matrices struct of a tensor: its address, and strides of sentences, heads and rows."""
-    strides = tensor.stride()
-    if len(strides) == 3:  # heads side by side
-        strides = strides[1], head_dim, strides[0]
-    return _MATRICES.pack(tensor.data_ptr(), *strides[:3])
-
-
-def _empty_like(tensor: Tensor) -> Tensor:
-    return tensor.new_empty(tensor.shape) if tensor.dim() == 3 else positions_first(tensor)
+    return _MATRICES.pack(tensor.data_ptr(), *tensor.stride()[:3])
 
 
 def _shape(
@@ -87,8 +80,8 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     The support is int32, ``(2, keys of all queries)``: keys, and the bits of float32 probabilities.
     """
     settings, sizes = inputs.settings, inputs.sizes()
-    _, heads, _, keys, head_dim = sizes
-    output, epsilon = _empty_like(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
+    _, heads, _, keys, _ = sizes
+    output, epsilon = positions_first(inputs.query), epsilon_of_heads(inputs.epsilon, heads)
     blocks, threads = _blocks_and_threads(sizes)
     starts = support = None
     if keeps:
@@ -101,7 +94,7 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
         padding, mask = settings.key_padding_mask, settings.attn_mask
         padding = None if padding is None else padding.contiguous()
         mask = None if mask is None else mask.to(torch.float32).contiguous()
-        matrices = b"".join([_matrices(one, head_dim) for one in (*inputs[:3], output)])
+        matrices = b"".join([_matrices(one) for one in (*inputs[:3], output)])
         shape, places = _shape(sizes, settings, epsilon, padding, mask), _places(starts, support)
         check(library().entmax_attention_forward(shape, matrices, places, threads))
     if starts is None or support is None:
@@ -125,7 +118,7 @@ def _backward(
     rows = [dense_rows(tensor) for tensor in (*inputs[:3], grad)]
     sizes = inputs.sizes()
     epsilon = epsilon_of_heads(inputs.epsilon, sizes[1])
-    grads = [_empty_like(tensor) for tensor in rows[:3]]
+    grads = [positions_first(tensor) for tensor in rows[:3]]
     for_epsilon = grad.new_zeros(sizes[:2], dtype=torch.float64) if wanted[3] else None
     if rows[0].numel() and rows[1].numel():
         # No masks: the support already excludes masked keys
@@ -133,7 +126,7 @@ def _backward(
         starts, support = (tensor.contiguous() for tensor in saved)
         for_scores = grad.new_empty(support.size(1))
         weights = torch.empty_like(for_scores) if inputs.settings.dropout else None
-        gradients = b"".join([_matrices(one, sizes[4]) for one in (*rows, *grads)])
+        gradients = b"".join([_matrices(one) for one in (*rows, *grads)])
         gradients += _OTHER_GRADIENTS.pack(*map(address, (for_epsilon, for_scores, weights)))
         places, threads = _places(starts, support), _blocks_and_threads(sizes)[1]
         check(library().entmax_attention_backward(shape, gradients, places, threads))
@@ -146,4 +139,4 @@ def _backward(
 
 
 # As fairseq_entmax.kernels.attention.attention
-attention = functools.partial(of_any.attention, Backend(_forward, _backward, supports_joined=True))
+attention = functools.partial(of_any.attention, Backend(_forward, _backward))
