@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax.mappings.base import Mapping
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.mappings.scripting import ScriptablePerHeadMapping
+from fairseq_entmax.mappings.scripting import ScriptableEntmax, refusal
 
 
 class PerHeadMapping(Mapping):
@@ -115,8 +115,12 @@ class PerHeadMapping(Mapping):
         return None if all(one is None for one in scales) else self._of_heads(scales)
 
     def scriptable(self) -> nn.Module:
-        parts = [part.exported() for part in self.parts]
-        return ScriptablePerHeadMapping(parts, self.part_of)
+        for part in self.parts:
+            part.exported()  # for its error
+        epsilon = self.epsilon() if self.epsilon_holds() else None
+        if epsilon is None:
+            raise refusal("of a layer that has your own beside others")
+        return ScriptableEntmax(epsilon)
 
     def epsilon_holds(self) -> bool:
         return super().epsilon_holds() and all(part.epsilon_holds() for part in self.parts)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_entmax.kernels.scripting import entmax_rows
-from fairseq_entmax.mappings import Entmax, Mapping, parse_mappings
+from fairseq_entmax.mappings import Entmax, Mapping, PerHeadMapping, parse_mappings
 
 TEXTS = ("softmax", "sparsemax", "entmax15", "entmax", "entmax:share=layer", "entmax:tv=0")
 
@@ -82,3 +82,16 @@ def test_a_custom_mapping_without_scripting_names_the_missing_method(base):
     message = r"the mapping Uniform .* your own mapping if it defines scriptable\(\)"
     with pytest.raises(ValueError, match=message):
         Uniform().exported()
+
+
+def test_a_mapping_of_ones_own_is_exported_only_for_whole_layers():
+    class Doubled(Entmax):
+        def forward(self, scores):
+            return super().forward(2 * scores)
+
+        def scriptable(self):
+            return super().scriptable()
+
+    assert Doubled(1.5).exported()
+    with pytest.raises(ValueError, match="of a layer that has your own beside others cannot be"):
+        PerHeadMapping([Doubled(1.5), Entmax(1.5)], (0, 1)).exported()
