@@ -7,7 +7,7 @@ from fairseq_entmax.analysis.data.samples import evenly_spread
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
-from fairseq_entmax.analysis.passes.importance_shares import ShareSums
+from fairseq_entmax.analysis.passes.importance_shares import shares
 from tests.support import batch, build_model, spread_scores
 
 
@@ -17,16 +17,10 @@ def test_sentences_are_evenly_spread():
     assert evenly_spread(1000, 4) == [125, 375, 625, 875]
 
 
-def sums_of(*parts):
-    sums = ShareSums()
-    for part in parts:
-        sums.update({"cross": {0: part}})
-    return sums
-
-
 def test_the_error_does_not_depend_on_batches():
     rows = torch.rand(50, 3, generator=torch.Generator().manual_seed(1))
-    whole, parts = sums_of(rows).shares(), sums_of(*rows.split(7)).shares()
+    whole = shares([{"cross": {0: rows}}])
+    parts = shares([{"cross": {0: part}} for part in rows.split(7)])
     assert whole.sentences == parts.sentences == 50
     assert torch.allclose(whole.errors["cross"][0], parts.errors["cross"][0], rtol=1e-6)
     # By the definition
@@ -46,11 +40,10 @@ def test_the_error_does_not_depend_on_batches():
 )
 def test_relevance_is_shared_over_predictions_gradient_over_sentences(measure, parts_of, number):
     model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
-    sums, samples = ShareSums(), [batch([7, 5], [6, 3]), batch([4], [8])]
-    for sample in samples:
-        sums.update(measure.importance(model, sample))
+    samples = [batch([7, 5], [6, 3]), batch([4], [8])]
+    found_shares = shares([measure.importance(model, sample) for sample in samples])
     parts = [parts_of(model, sample) for sample in samples]
-    for attention, layers in sums.shares().heads.items():
+    for attention, layers in found_shares.heads.items():
         for layer, found in layers.items():
             every = torch.cat([one[attention][layer] for one in parts]).double()
             assert len(every) == number

@@ -30,30 +30,17 @@ class Shares(NamedTuple):
     sentences: int
 
 
-class ShareSums:
-    """The importance of heads in sentences: one number per sentence and head."""
-
-    def __init__(self) -> None:
-        self._rows: dict[tuple[str, int], list[Tensor]] = {}
-
-    def update(self, importance: ByHead) -> None:
-        """Add sentences: attention to layer to ``(sentences, heads)``."""
-        for attention, layers in importance.items():
-            for layer, values in layers.items():
-                self._rows.setdefault((attention, layer), []).append(values.double().cpu())
-
-    def shares(self) -> Shares:
-        """Return the shares of all sentences so far."""
-        heads: ByHead = {}
-        errors: ByHead = {}
-        number = 0
-        for (attention, layer), parts in self._rows.items():
-            rows = torch.cat(parts)
+def shares(parts: Sequence[ByHead]) -> Shares:
+    """Return the shares of all sentences, given batches: attention to layer to ``(batch, heads)``."""
+    heads: ByHead = {attention: {} for attention in parts[0]}
+    errors: ByHead = {attention: {} for attention in parts[0]}
+    number = 0
+    for attention, layers in parts[0].items():
+        for layer in layers:
+            rows = torch.cat([one[attention][layer].double().cpu() for one in parts])
             number = len(rows)
-            share, error = _share_and_error(rows)
-            heads.setdefault(attention, {})[layer] = share
-            errors.setdefault(attention, {})[layer] = error
-        return Shares(heads, errors, number)
+            heads[attention][layer], errors[attention][layer] = _share_and_error(rows)
+    return Shares(heads, errors, number)
 
 
 def _share_and_error(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,9 +65,9 @@ def shares_of(
     number = getattr(args, measure.option) or measure.sentences
     places = [seen[n] for n in evenly_spread(len(seen), number)]
     at_once = min(args.batch_size or measure.at_once, measure.at_once)
-    sums, shown = ShareSums(), loading.shows_progress(args)
+    parts, shown = [], loading.shows_progress(args)
     with watched(None, measure.name, len(places), shown, "sentences") as progress:
         for sample in samples(dataset, places, tables.device, at_once, args.max_tokens):
-            sums.update(measure.importance(loaded.model, sample))
+            parts.append(measure.importance(loaded.model, sample))
             progress.update(len(sample["id"]))
-    return sums.shares()
+    return shares(parts)
