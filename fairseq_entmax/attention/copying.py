@@ -110,22 +110,8 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
     copied, is_one = sum_by_word(weights, parts.source)
     index = parts.source[:, None, :].expand_as(copied)
     mixed = log_mix(log_probs.gather(2, index), functional.logsigmoid(-switch), copied)
-    scattered: Tensor = _Scattered.apply(log_probs, index, mixed, is_one)
-    return scattered
-
-
-class _Scattered(torch.autograd.Function):
-    """``scatter`` of values that are equal at equal indices; only one of them gets a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, base: Tensor, index: Tensor, values: Tensor, is_one: Tensor) -> Tensor:
-        ctx.save_for_backward(index, is_one)
-        return base.scatter(2, index, values)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, None]:
-        index, is_one = ctx.saved_tensors
-        return grad.scatter(2, index, 0.0), None, grad.gather(2, index) * is_one[:, None], None
+    # scatter would give each of several equal words the gradient of their one entry
+    return log_probs.scatter(2, index, torch.where(is_one[:, None], mixed, mixed.detach()))
 
 
 def mixture_loss(
