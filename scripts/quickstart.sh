@@ -75,7 +75,7 @@ export BATCH_TOKENS=${BATCH_TOKENS:-1250}
 "$recipe/prepare.sh" --output "$output"
 mappings=("$mapping") common=(--output "$output" --epochs "$epochs" "--$device") sharing=() named=()
 if $compare; then mappings=(softmax entmax15 entmax); fi
-if [[ $device == cpu && $(getconf _NPROCESSORS_ONLN) -gt 1 ]]; then sharing=(--processes 2); fi
+if [[ $device == cpu && $(cores) -gt 1 ]]; then sharing=(--processes 2); fi
 for one in "${mappings[@]}"; do
     "$recipe/train.sh" "${common[@]}" "${sharing[@]}" "$one" --lr 0.005
     "$recipe/evaluate.sh" "${common[@]}" "$one"

@@ -83,7 +83,7 @@ require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairs
 python3 -c 'import diptest, scipy' || die "a package is missing: run pip install 'fairseq-entmax[analysis]'"
 device=$(choose_device "$device")
 if [[ -z $jobs ]]; then
-    jobs=$(getconf _NPROCESSORS_ONLN)
+    jobs=$(cores)
     if [[ $device == gpu ]] && ((jobs > MOST_ON_GPU)); then jobs=$MOST_ON_GPU; fi
 fi
 

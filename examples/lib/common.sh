@@ -121,6 +121,9 @@ require_commands() {
 # require_known_mapping WHAT MAPPING
 require_known_mapping() { python3 "$TOOLS/environment.py" mapping "$1" "$2"; }
 
+# cores: how many this process may use, which a cluster can limit; with OMP_NUM_THREADS, nproc would print that
+cores() { env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN; }
+
 # choose_device auto|cpu|gpu: prints cpu or gpu.
 choose_device() { if [[ $1 == cpu ]]; then echo cpu; else python3 "$TOOLS/environment.py" device "$1"; fi; }
 

@@ -30,7 +30,7 @@ TEXT
 
 SCRIPT=prepare
 output=$DEFAULT_OUTPUT
-workers=$(getconf _NPROCESSORS_ONLN) check=''
+workers=$(cores) check=''
 while (($# > 0)); do
     case $1 in
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;

@@ -57,6 +57,15 @@ def test_a_file_is_replaced_completely_or_not_at_all(tmp_path):
     assert ((tmp_path / "out").read_text(), names(tmp_path)) == ("after\n", {"out"})
 
 
+@pytest.mark.skipif(not shutil.which("taskset"), reason="needs taskset")
+def test_only_the_cores_that_a_process_may_use_are_counted(tmp_path):
+    mine = os.sched_getaffinity(0)
+    export = "export OMP_NUM_THREADS=1"
+    assert shell(f"{export}; cores", tmp_path).stdout == f"{len(mine)}\n"
+    limited = f"{export}; export -f cores; taskset -c {min(mine)} bash -c cores"
+    assert shell(limited, tmp_path).stdout == "1\n"
+
+
 def test_a_step_prints_its_duration_and_stops_its_clock(tmp_path):
     fine = shell("CLOCK_SECONDS=.1; timed words sleep 2; echo end", tmp_path)
     assert re.fullmatch(r"(==> words: 0 min so far\n)+end\n", fine.stdout)
