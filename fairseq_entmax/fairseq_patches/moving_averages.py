@@ -37,15 +37,10 @@ def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -
         extra_state = load(trainer, *args, **kwargs)
     finally:
         config.store_ema = True
-    if extra_state is None:
-        return None
-    average = extra_state.get("ema")
-    if average is None:
-        logger.warning("the checkpoint has no moving averages: they start from its weights")
-        model = trainer.get_model().state_dict()
-        trainer.ema.restore(model, build_fp32_params=config.ema_fp32)
-        return extra_state
-    trainer.ema.restore(average, build_fp32_params=False)
-    if config.ema_fp32:
-        trainer.ema.build_fp32_params(extra_state.get("ema_fp32_params"))
+    if extra_state is not None:
+        if "ema" not in extra_state:
+            logger.warning("the checkpoint has no moving averages: they start from its weights")
+        trainer.ema.restore(extra_state.get("ema", trainer.get_model().state_dict()))
+        if config.ema_fp32:
+            trainer.ema.build_fp32_params(extra_state.get("ema_fp32_params"))
     return extra_state
