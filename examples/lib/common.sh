@@ -237,12 +237,3 @@ set_aside() {
     mv "$1" "$1.replaced-$n"
     say "$2: the earlier run is kept as $1.replaced-$n"
 }
-
-# has_option NAME: whether the user gave this option of fairseq-train
-has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; }
-
-# Attention becomes sparse by degrees, but not a second time when a trained model is trained further
-set_alpha_warmup() { # UPDATES
-    has_option --alpha-warmup-updates || has_option --finetune-from-model ||
-        TRAINING+=(--alpha-warmup-updates $(($1 / 2)))
-}

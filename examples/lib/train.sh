@@ -86,9 +86,12 @@ model_options "$MAPPING"
 options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 updates=$LENGTH
 if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * epoch_updates)); fi
+has_option() { [[ " ${REST[*]-} " == *" $1"[\ =]* ]]; } # whether the user gave this option of fairseq-train
 # Schedules that a user names have no such option, or their own
 if [[ -n ${DECAYS-} ]] && ! has_option --lr-scheduler; then TRAINING+=(--total-num-update "$updates"); fi
-if [[ -n ${RISES-} ]]; then set_alpha_warmup "$updates"; fi
+# Attention becomes sparse by degrees, but not a second time when a trained model is trained further
+[[ -z ${RISES-} ]] || has_option --alpha-warmup-updates || has_option --finetune-from-model ||
+    TRAINING+=(--alpha-warmup-updates $((updates / 2)))
 # Each epoch gets new batches, made from its number: otherwise fairseq keeps those of the
 # epoch in which the process began, and a resumed training takes another course.
 # With a batch size multiple above 1 (the default is 8), current fairseq silently leaves
