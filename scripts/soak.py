@@ -240,8 +240,9 @@ def _learned(path: Path) -> Any:
     from fairseq_entmax.checkpoints import load_checkpoint
 
     state = load_checkpoint(str(path))
+    history = (state.get("optimizer_history") or [])[-1:]  # a resumed training adds an entry
     leaves, _ = torch.utils._pytree.tree_flatten(
-        [state["model"], state.get("last_optimizer_state"), state.get("optimizer_history")]
+        [state["model"], state.get("last_optimizer_state"), history]
     )
     for leaf in leaves:  # as bytes, in which NaN equals itself
         yield leaf.numpy().tobytes() if isinstance(leaf, torch.Tensor) else leaf

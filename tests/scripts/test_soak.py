@@ -5,6 +5,7 @@ import lzma
 import sys
 
 import pytest
+import torch
 
 from tests.scripts.support import load
 
@@ -37,6 +38,11 @@ def test_missing_changed_and_leftover_files_are_reported(soak, tmp_path):
         (folder / "record.json.xz").write_bytes(lzma.compress(record.encode()))
         (folder / "other").write_text(folder.name)
         (folder / "train.log").write_text(folder.name)
+        resumed = [{"num_updates": 1}] if folder == found else []
+        for name, number in (("resumed.pt", 1.0), ("learned.pt", float(len(resumed)))):
+            state = {"model": {"w": torch.tensor(number)}}
+            history = {"optimizer_history": [*resumed, {"num_updates": 2}]}
+            torch.save(state | history, folder / name)
     (expected / "gone").touch()
     (found / "new").touch()
     (found / "marked.tmp12").touch()
@@ -44,6 +50,7 @@ def test_missing_changed_and_leftover_files_are_reported(soak, tmp_path):
     assert soak.differences(expected, found) == [
         "gone is missing",
         "new should not exist",
+        "learned.pt has different content",
         "other has different content",
         "data-bin.tmp was left over",
         "marked.tmp12 was left over",
