@@ -19,7 +19,6 @@ def analysis():
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
     lose_head(analysis, 1, 3)
     analysis["maps"][2]["source"][0] = MARKUP
-    analysis["maps"][2]["source"][1] = "▁Jehová"
     return analysis
 
 

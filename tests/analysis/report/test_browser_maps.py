@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fairseq_entmax.analysis.report.payload import joined_text
 from tests.analysis.report.browser import Watched
 from tests.analysis.report.page_actions import (
     MARKUP,
@@ -66,16 +65,6 @@ def test_exactly_the_zeros_are_hatched_and_the_future_is_blank(opened, analysis,
     light = shades_of(page, 0)[..., :3].sum(axis=2)[~future][np.argsort(weights)]
     steps = np.diff(light) * (1 if scheme == "dark" else -1)
     assert steps.min() >= -2 < 0 < steps.max()
-
-
-def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
-    page = opened()
-    options = page.locator("#sentence-list label")
-    page.fill("#sentence-search", "jehova")
-    has_it = ["Jehová" in joined_text(entry["source"]) for entry in analysis["maps"]]
-    assert [option.is_visible() for option in options.all()] == has_it == [False, True, True]
-    page.fill("#sentence-search", "no such words")
-    assert page.locator("#sentence-count").inner_text() == "0 of 3 sentences"
 
 
 def test_markup_in_a_token_is_text_and_the_last_quick_choice_wins(opened):

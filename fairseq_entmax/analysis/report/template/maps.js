@@ -11,14 +11,6 @@ const maps = {
   turn: 0, // counts choices, so that maps made for an older one are not shown
 };
 
-/* What the search covers, by the kind of data. */
-const SEARCHED = {
-  pairs: "words of the source or the target",
-  text: "words of the sample",
-  labelled: "words of the text",
-  masked: "words of the text",
-};
-
 function setUpMaps() {
   if (!report.sentences.length || !heads.length) {
     byId("maps-body").replaceChildren(
@@ -60,7 +52,7 @@ function setUpSentences() {
     const isAlone = sentence.model === null || report.models.length === 1;
     const own = isAlone ? "" : ` by ${report.models[sentence.model].name}`;
     const line = (attributes, text) => (text ? element("span", { dir: "auto", ...attributes }, text) : null);
-    const label = element(
+    return element(
       "label",
       {},
       radio,
@@ -68,26 +60,8 @@ function setUpSentences() {
       line({ lang: source }, sentence.sourceText),
       line({ lang: target, class: "target" }, sentence.targetText),
     );
-    return { label, text: plain(`#${sentence.sentence}${own} ${sentence.sourceText} ${sentence.targetText}`) };
   });
-  byId("sentence-list").append(...options.map(({ label }) => label));
-  const search = byId("sentence-search");
-  search.placeholder = SEARCHED[report.data.kind] ?? SEARCHED.pairs;
-  const find = () => {
-    const words = plain(search.value).split(/\s+/).filter(Boolean);
-    options.forEach(({ label, text }) => {
-      label.hidden = !words.every((word) => text.includes(word));
-    });
-    const found = options.filter(({ label }) => !label.hidden).length;
-    byId("sentence-count").textContent = `${found} of ${plural(options.length, "sentence")}`;
-  };
-  search.addEventListener("input", find);
-  find();
-}
-
-/* The text without accents and capitals, so that Moises finds Moisés. */
-function plain(text) {
-  return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  byId("sentence-list").append(...options);
 }
 
 function showView(isLarge) {
