@@ -19,7 +19,7 @@ from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
 from fairseq_entmax.analysis.report.in_short import in_short
 from fairseq_entmax.analysis.report.model_table import model_columns
-from fairseq_entmax.analysis.report.roles import COPY_HEAD, FEWEST_ARCS, explanations, roles
+from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Significant digits of the page's numbers: more than it shows, since it rounds them once more
@@ -56,12 +56,10 @@ def page_data(
 ) -> dict[str, Any]:
     """The JSON that the page's script reads, without the weights of maps, which are separate."""
     measures = measures_of(analysis)
-    relations = (analysis["annotations"] or {}).get("relations") or {}
     shown = ("name", "title", "meaning", "group", "range")
     data = {
         "data": analysis["data"],
         "search": search_text(analysis["search"]) if "search" in analysis else None,
-        "relations": {k: one for k, one in relations.items() if one["count"] >= FEWEST_ARCS},
         "attentions": list(ATTENTIONS),
         "measure": first_measure(analysis),
         "measures": [
@@ -108,7 +106,6 @@ def _head(
         "roles": role_words(head, layer, analysis),
         "offsets": head["offsets"],
         "histogram": head["density_histogram"],
-        "dependencies": head["dependencies"],
     }
 
 

@@ -1,13 +1,11 @@
 /* Everything that is known about the selected head. */
 
-const RELATIONS_SHOWN = 8;
-
 function showDetails(head) {
   byId("details-title").textContent = headTitle(head);
   const values = loneMeasures
     .filter(({ name }) => head.values[name] !== null)
     .map((measure) => [measure.title, decimal(head.values[measure.name]) + errorText(head, measure)]);
-  const parts = [offsetChart(head), densityChart(head), dependencyTable(head)];
+  const parts = [offsetChart(head), densityChart(head)];
   byId("details-body").replaceChildren(
     element("p", { class: "roles" }, head.roles.join("; ") || NO_ROLE),
     hint(`mapping ${head.mapping}`),
@@ -49,23 +47,4 @@ function densityChart(head) {
   const box = chartBox("Density per sentence");
   drawChart(box, report.charts.density, rows);
   return [box, hint("Number of sentences by density.")];
-}
-
-/* The relations that the head finds best, compared with what a fixed offset finds. */
-function dependencyTable(head) {
-  const known = report.relations;
-  const rows = Object.entries(head.dependencies ?? {})
-    .filter(([relation]) => relation in known)
-    .flatMap(([relation, accuracy]) =>
-      ["to_head", "to_dependent"].map((direction) => ({
-        name: `${relation} ${direction.replace("_", " ")}`,
-        accuracy: accuracy[direction],
-        baseline: known[relation][direction].baseline,
-      })),
-    )
-    .filter((row) => row.accuracy !== null && row.baseline !== null)
-    .sort((a, b) => b.accuracy - b.baseline - (a.accuracy - a.baseline))
-    .slice(0, RELATIONS_SHOWN)
-    .map((row) => [row.name, percent(row.accuracy), percent(row.baseline)]);
-  return rows.length ? [tableBox("Dependency relations", ["Relation", "Accuracy", "Fixed offset"], rows)] : null;
 }
