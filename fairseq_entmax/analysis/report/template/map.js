@@ -69,14 +69,6 @@ function groupAt(map, query, key) {
   return group ? segmentsOf(map, query).filter((segment) => segment.group === group) : [];
 }
 
-/* A group in words: “▁la ▁tierra … ▁que”, 3 keys together 0.600 ± 0.006; null for a key without one. */
-function groupText(map, query, key) {
-  const segments = groupAt(map, query, key);
-  const words = segments.map(({ from, to }) => map.columns.slice(from, to).join(" ")).join(" … ");
-  const count = segments.reduce((sum, { from, to }) => sum + to - from, 0);
-  return count ? `“${words}”, ${count} keys together ${timesWeight(map.bytes[query * map.keys + key], count)}` : null;
-}
-
 /* A map with its tokens on both axes, `space` pixels wide; `point` is called with the cell pointed at. */
 function largeMap(map, label, space, point) {
   const ruler = element("canvas").getContext("2d");

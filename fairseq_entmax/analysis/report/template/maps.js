@@ -196,13 +196,8 @@ function pointMaps(cursor) {
       element("span", { class: "name", title: headTitle(shown) }, ` ${shown.layer}.${shown.head} ${report.models[model].name}`),
     ),
   );
-  const together = maps.panels.flatMap(({ model, map: other }) => {
-    const text = groupText(other, query, key);
-    return text ? [element("span", { "data-group": model }, `${report.models[model].name}: ${text}`)] : [];
-  });
   readout.replaceChildren(
     element("span", { class: "tokens" }, `${verb}“${map.rows[query]}”${predicted} → “${map.columns[key]}”`),
     element("span", { class: "weights" }, ...weights),
-    element("span", { class: "together" }, ...together),
   );
 }

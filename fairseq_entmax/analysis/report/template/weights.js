@@ -71,14 +71,12 @@ function weightText(map, query, key) {
     return "future, masked";
   }
   const byte = map.bytes[query * map.keys + key];
-  return byte === 0 ? "exactly 0" : timesWeight(byte, 1);
-}
-
-/* `count` times the weight of a byte, with its largest error. */
-function timesWeight(byte, count) {
-  const weight = count * (byte / 255) ** 2;
+  if (byte === 0) {
+    return "exactly 0";
+  }
+  const weight = (byte / 255) ** 2;
   const digits = weight < 0.01 ? 5 : 3;
   const unit = 10 ** digits;
-  const error = (count * (byte + 0.25)) / 255 ** 2 + 0.5 / unit;
+  const error = (byte + 0.25) / 255 ** 2 + 0.5 / unit;
   return `${weight.toFixed(digits)} ± ${(Math.ceil(error * unit) / unit).toFixed(digits)}`;
 }
