@@ -33,3 +33,13 @@ def test_a_line_has_the_means_of_an_attention_and_the_loss_in_nats_and_in_fairse
     assert f"  2.000           {2 / math.log(2):.3f}  encoder-self" in lines[1]
     assert "2.885" not in lines[4]
     assert summary.search_text({"lenpen": 0.0, "max_len_a": 0.0, "own": True}) == "lenpen 0.0, own"
+
+
+def test_a_missing_record_is_mentioned_in_the_table():
+    analysis = synthetic_analysis(models=3, layers=1, heads=2, sentences=0)
+    assert "jsonl" not in summary.as_table(analysis)
+    model = analysis["models"][2]
+    model["records"] = {}
+    text = summary.as_table(analysis).splitlines()[-1]
+    assert "alpha.jsonl" in text
+    assert model["checkpoint"] in text

@@ -16,7 +16,7 @@ from fairseq_entmax.analysis.document import rounded
 from fairseq_entmax.analysis.document.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.document.summary import search_text
 from fairseq_entmax.analysis.measures.base import Number, declared
-from fairseq_entmax.analysis.report import agreement, notes
+from fairseq_entmax.analysis.report import agreement
 from fairseq_entmax.analysis.report.in_short import in_short
 from fairseq_entmax.analysis.report.model_table import model_columns
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
@@ -81,7 +81,6 @@ def page_data(
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
         "roleWords": explanations(analysis["settings"]),
-        "importance": notes.importance_rows(analysis),
         "agreement": [one._asdict() for one in agreement.correlations(analysis)],
     }
     drawn = [

@@ -67,10 +67,6 @@ function decimal(value, digits = 3) {
   return text.replace("-", "−");
 }
 
-function signed(value) {
-  return value === null || value === undefined ? NOTHING : value.toFixed(2).replace("-", "−");
-}
-
 function grouped(value) {
   return value === null || value === undefined ? NOTHING : value.toLocaleString("en");
 }

@@ -33,11 +33,6 @@ function tableBox(name, titles, rows) {
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
 }
 
-/* Text in which options, such as --scores, are not broken across lines. */
-function withOptions(text) {
-  return text.split(/(--[a-z][a-z-]*)/).map((part) => (part.startsWith("--") ? element("span", { class: "option" }, part) : part));
-}
-
 function hint(...content) {
   return element("p", { class: "hint" }, ...content);
 }
