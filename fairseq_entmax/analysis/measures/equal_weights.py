@@ -84,21 +84,15 @@ class EqualWeights(WeightMeasure):
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         rows, real, support = weights.weights.detach(), weights.queries.real, weights.support
-        in_order = _ascending(rows)
-        # Most heads have no groups, and need no closer look; of others, only rows with groups do
-        is_tied = _tied(in_order, support)
-        tied = (None, None) if is_tied is None else (rows[is_tied], in_order[is_tied])
-        names = ("run_length", "run_weight"), ("cluster_size", "cluster_weight")
-        for (length, weight), looked_at in zip(names, tied, strict=True):
-            groups, shares = support, rows.new_zeros(support.shape)
-            if looked_at is not None:
-                equal = equal_to_left(looked_at)
-                groups = support.clone()
-                groups[is_tied] -= equal.sum(dim=-1)
-                shares[is_tied] = (looked_at * in_group(equal)).sum(dim=-1)
+        for length, weight, ordered in (
+            ("run_length", "run_weight", rows),
+            ("cluster_size", "cluster_weight", _ascending(rows)),
+        ):
+            equal = equal_to_left(ordered)
+            groups = support - equal.sum(dim=-1)
             sums.add(length, _by_head(support, real))
             sums.add(f"{length}/count", _by_head(groups, real))
-            sums.add_mean(weight, shares, real)
+            sums.add_mean(weight, (ordered * in_group(equal)).sum(dim=-1), real)
 
 
 def equal_to_left(rows: Tensor) -> Tensor:
@@ -124,15 +118,6 @@ def _ascending(rows: Tensor) -> Tensor:
     if rows.device.type == "cpu":  # ten times as fast for rows as short as sentences
         return torch.from_numpy(numpy.sort(rows.numpy(), axis=-1))
     return rows.sort(dim=-1).values
-
-
-def _tied(in_order: Tensor, support: Tensor) -> Tensor | None:
-    """Whether each row has equal weights above zero, ``(batch, heads, queries)``; None: no row."""
-    equal = in_order[..., 1:] == in_order[..., :-1]
-    of_zeros = (in_order.size(-1) - 1 - support).clamp(min=0)
-    if equal.count_nonzero() == of_zeros.sum():
-        return None
-    return equal.sum(dim=-1) > of_zeros
 
 
 def _by_head(counts: Tensor, real: Tensor) -> Tensor:
