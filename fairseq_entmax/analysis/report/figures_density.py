@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 
 from fairseq_entmax.analysis.measures.base import declared
-from fairseq_entmax.analysis.measures.head_values import may_leave_out
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
@@ -46,7 +45,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
     )
     caption = (
         "Share of attendable tokens with a weight above zero, over heads and sentences "
-        f"(after Correia et al. 2019, figure 4).{_of_softmax(analysis, names)}"
+        f"(after Correia et al. 2019, figure 4).{_left_out(analysis, names)}"
     )
     chart = charts.binned_bars(
         rows,
@@ -91,7 +90,7 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     rows = charts.completed(rows, {"density": None}, ("attention", ATTENTIONS), ("model", names))
     caption = (
         "Mean density of the heads of each layer, sorted; a line joins the heads of the same "
-        f"rank (after Correia et al. 2019, figure 5).{_of_softmax(analysis, names)}"
+        f"rank (after Correia et al. 2019, figure 5).{_left_out(analysis, names)}"
     )
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
@@ -149,16 +148,6 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
     return [Figure("diversity_by_layer", "Diversity of heads by layer", caption, panels)]
 
 
-def _of_softmax(analysis: Analysis, shown: list[str]) -> str:
-    """Sentences on models that are left out, and on zeros of softmax in those that are shown."""
-    left_out = " Models whose density is 1 everywhere are left out."
-    # Readers who know softmax would take a density below 1 for a mistake
-    underflow = (
-        " Softmax's weights are above zero in exact arithmetic; scores more than about 100 apart "
-        "underflow to zeros in float32."
-    )
-    has_zeros = any(
-        head["density"] is not None and head["density"] < 1 and not may_leave_out(head)
-        for _, head in charts.heads_of(analysis)
-    )
-    return left_out * (len(shown) < len(analysis["models"])) + underflow * has_zeros
+def _left_out(analysis: Analysis, shown: list[str]) -> str:
+    is_whole = len(shown) == len(analysis["models"])
+    return "" if is_whole else " Models whose density is 1 everywhere are left out."
