@@ -28,7 +28,7 @@ class Correlation(NamedTuple):
     higher measure are worth more.
 
     ``heads``: all, one attention, or within layers (the mean over layers of three heads or more).
-    ``low`` to ``high`` is the 95 % interval; it and ``p`` are None for few heads and for means."""
+    ``low`` to ``high`` is the 95 % interval; both are None for few heads and for means."""
 
     model: str
     score: str
@@ -38,7 +38,6 @@ class Correlation(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
-    p: float | None = None
 
 
 # Attention, layer, the head's measure, and how much worse the model is without the head
@@ -94,15 +93,13 @@ def _spearman(points: Sequence[_Point]) -> float | None:
     return spearman([point[2] for point in points], [point[3] for point in points])
 
 
-def interval(value: float, number: int) -> tuple[float | None, float | None, float | None]:
-    """The ends of the 95 % interval of a rank correlation over ``number`` heads, and p."""
+def interval(value: float, number: int) -> tuple[float | None, float | None]:
+    """The ends of the 95 % interval of a rank correlation over ``number`` heads."""
     if number < LEAST_HEADS:
-        return None, None, None
+        return None, None
     # A perfect order of few heads is no certainty, so it counts as the next lower correlation
     most = 1 - 12 / (number * (number**2 - 1))
     middle = math.atanh(max(-most, min(most, value)))
     error = math.sqrt((1 + value**2 / 2) / (number - 3))
     low, high = (math.tanh(middle + side * _NORMAL * error) for side in (-1, 1))
-    # p uses the standard error that holds if there is no correlation
-    p = math.erfc(abs(middle) * math.sqrt((number - 3) / 2))
-    return min(low, value), max(high, value), p
+    return min(low, value), max(high, value)

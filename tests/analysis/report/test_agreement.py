@@ -69,27 +69,17 @@ def test_the_interval_contains_the_true_correlation_in_about_95_percent():
     for _ in range(2000):
         pairs = generator.multivariate_normal([0, 0], [[1, true], [true, 1]], number)
         ranks = pairs.argsort(axis=0).argsort(axis=0)
-        low, high, _ = interval(float(np.corrcoef(ranks.T)[0, 1]), number)
+        low, high = interval(float(np.corrcoef(ranks.T)[0, 1]), number)
         held += low <= rho <= high
     assert 0.93 <= held / 2000 <= 0.97
 
 
-def test_p_matches_the_frequency_of_such_correlations_by_chance():
-    generator = np.random.default_rng(1)
-    ranks = np.array([generator.permutation(24) for _ in range(4000)])
-    chance = np.abs([np.corrcoef(np.arange(24), row)[0, 1] for row in ranks])
-    for value in (0.2, 0.4, 0.55):
-        assert interval(value, 24)[2] == pytest.approx(float((chance >= value).mean()), abs=0.03)
-
-
 @pytest.mark.parametrize("value", [-1.0, 1.0])
 def test_few_heads_have_no_interval_and_a_perfect_order_is_not_certain(value):
-    assert interval(value, 4) == (None, None, None)
-    low, high, p = interval(value, 5)
+    assert interval(value, 4) == (None, None)
+    low, high = interval(value, 5)
     assert -1 <= low < high <= 1
     assert value in (low, high)
-    # By chance it occurs twice among the 120 orders of five
-    assert p > 2 / 120
 
 
 def test_the_page_has_the_loss_without_each_head_among_its_measures(small):

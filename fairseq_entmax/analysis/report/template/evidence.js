@@ -19,7 +19,7 @@ function showEvidence() {
   });
   byId("evidence").append(
     hint(`Spearman\u2019s correlation over heads of each measure with how much worse the score is
-      without the head (fairseq-entmax ablate); in brackets the 95 % interval and p. A measure
+      without the head (fairseq-entmax ablate); in brackets the 95 % interval. A measure
       whose interval includes 0 cannot be told from chance. \u201cWithin layers\u201d is the
       mean over layers, because relevance and gradient are shares of a layer.`),
     tableBox("Correlation with the harm of removing a head", ["Model, score: heads", "Heads", ...names], rows),
@@ -30,6 +30,5 @@ function correlationText(one) {
   if (!one) {
     return NOTHING;
   }
-  const p = one.p === null || one.p === undefined ? "" : one.p < 0.001 ? ", p < 0.001" : `, p ${one.p.toFixed(3)}`;
-  return one.low === null ? decimal(one.value, 2) : `${decimal(one.value, 2)} (${decimal(one.low, 2)} to ${decimal(one.high, 2)}${p})`;
+  return one.low === null ? decimal(one.value, 2) : `${decimal(one.value, 2)} (${decimal(one.low, 2)} to ${decimal(one.high, 2)})`;
 }
