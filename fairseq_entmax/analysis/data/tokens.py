@@ -170,13 +170,3 @@ def rarest(ranks: Tensor) -> tuple[Tensor, Tensor]:
     first = ranks.amax(dim=1, keepdim=True)
     second = ranks.masked_fill(ranks == first, -1).amax(dim=1, keepdim=True)
     return first, torch.where(second < 0, first, second)
-
-
-def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """The same as :func:`rarest`, for the tokens up to each position: each ``(batch, length)``."""
-    first = ranks.cummax(dim=1).values
-    length = ranks.size(1)
-    is_read = torch.ones(length, length, dtype=torch.bool, device=ranks.device).tril()
-    others = is_read & (ranks[:, None] < first[:, :, None])
-    second = ranks[:, None].expand_as(others).masked_fill(~others, -1).amax(dim=2)
-    return first, torch.where(second < 0, first, second)

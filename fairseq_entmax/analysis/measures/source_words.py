@@ -17,8 +17,7 @@ RARE_RANK = 500
 
 class RareWord(WeightMeasure):
     """How often the largest weight is on the rarest source token, or on one of the two rarest, in
-    rare_word_sentences; null in decoder-self. For a text alone, decoder-self counts the rarest of
-    the tokens that a query has read, if that one is rare."""
+    rare_word_sentences; null in decoder-self."""
 
     name = "rare_word"
     source = "Voita et al. 2019, section 5.3"
@@ -39,13 +38,12 @@ class RareWord(WeightMeasure):
     )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        from fairseq_entmax.analysis.data.tokens import rarest, rarest_so_far
+        from fairseq_entmax.analysis.data.tokens import rarest
 
-        table = weights.batch.table
-        if weights.keys is not weights.batch.source:
+        if weights.attention == DECODER_SELF:
             return
-        ranks = table.rank[weights.keys.tokens]
-        first, second = (rarest_so_far if weights.attention == DECODER_SELF else rarest)(ranks)
+        ranks = weights.batch.table.rank[weights.keys.tokens]
+        first, second = rarest(ranks)
         counted = weights.queries.real & (first >= RARE_RANK)
         of_heads = ranks[:, None].expand(-1, weights.maximum.size(1), -1)
         looked_at = of_heads.gather(2, weights.maximum)

@@ -17,7 +17,6 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.data.data_types.language_model import MAP_TOKENS
-from fairseq_entmax.analysis.data.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.data_types import small
 from tests.analysis.data_types.small import LM, model_of
@@ -149,17 +148,6 @@ def test_a_map_shows_the_beginning_of_a_long_sample(texts, tmp_path):
     whole = record_attention(loaded(texts, task, "entmax15"), sample)[0]["decoder-self"][1][0]
     shown = decode_weights(next(one for one in entry["models"][0] if one["layer"] == 1))
     torch.testing.assert_close(shown, whole[:, :MAP_TOKENS, :MAP_TOKENS], atol=1e-3, rtol=1e-3)
-
-
-def test_the_rarest_tokens_so_far_match_every_prefix():
-    ranks = torch.randint(-1, 9, (3, 12), generator=torch.Generator().manual_seed(0))
-    ranks[0, :4] = -1
-    first, second = rarest_so_far(ranks)
-    for row, ranks_of_row in enumerate(ranks.tolist()):
-        for end in range(1, 13):
-            known = sorted({rank for rank in ranks_of_row[:end] if rank >= 0}, reverse=True)
-            expected = (known or [-1])[0], (known + known[:1] or [-1, -1])[1]
-            assert (first[row, end - 1], second[row, end - 1]) == expected
 
 
 @pytest.mark.parametrize(

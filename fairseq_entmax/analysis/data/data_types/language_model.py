@@ -27,7 +27,7 @@ class LanguageModel(TextAlone):
     attentions: ClassVar = frozenset({DECODER_SELF})
     # They need a source, or the end of a sentence, which a query has not read yet
     left_out: ClassVar = frozenset(
-        {"copy_agreement", "relative_position", "final_punctuation", "question_word"}
+        {"copy_agreement", "relative_position", "final_punctuation", "question_word", "rare_word"}
     )
     no_parses = "parses are of source texts, and language models have no source"
     task_class = LanguageModelingTask
