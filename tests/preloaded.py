@@ -22,6 +22,7 @@ import logging
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -75,10 +76,11 @@ def server_environment() -> dict[str, str]:
 @functools.cache
 def folder_of_server() -> Path:
     """The folder of this process's server, with its socket and a script for each of `COMMANDS`."""
-    folder = tempfile.TemporaryDirectory(prefix="preloaded-")
-    place = Path(folder.name) / "socket"
+    # No TemporaryDirectory: a fork of multiprocessing forgets exit handlers, and would remove it
+    folder = Path(tempfile.mkdtemp(prefix="preloaded-"))
+    place = folder / "socket"
     for name in (*COMMANDS, PYTHON):
-        script = Path(folder.name) / name
+        script = folder / name
         client = f"{preloaded_client.__file__!r} {str(place)!r} {name!r}"
         call = f'exec {sys.executable!r} -I -S {client} "$@"'
         if name == PYTHON:
@@ -94,7 +96,7 @@ def folder_of_server() -> Path:
 
     def stop() -> None:
         server.communicate(b"end")  # forked processes would hide that its input is closed
-        folder.cleanup()
+        shutil.rmtree(folder)
 
     atexit.register(stop)
     deadline = time.monotonic() + STARTUP
@@ -102,7 +104,7 @@ def folder_of_server() -> Path:
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server of preloaded commands did not start")
         time.sleep(PAUSE)
-    return Path(folder.name)
+    return folder
 
 
 def path(behind: str) -> str:
