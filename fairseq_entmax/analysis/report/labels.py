@@ -26,7 +26,8 @@ def lines_of(name: str, length: float) -> list[str]:
 
 def in_lines(names: Sequence[str], length: float) -> str:
     """The ``labelExpr`` of a header whose names are broken into lines."""
-    return f"({json.dumps({name: lines_of(name, length) for name in names})})[datum.value]"
+    lines = {name: "\n".join(["", *lines_of(name, length)]) for name in names}
+    return f'slice(split(({json.dumps(lines)})[datum.value], "\\n"), 1)'
 
 
 def in_places(tokens: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_entmax.analysis.report.labels import decimal, lines_of
+from fairseq_entmax.analysis.report.labels import decimal, in_lines, lines_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,11 @@ from fairseq_entmax.analysis.report.labels import decimal, lines_of
 def test_a_name_is_broken_after_signs_without_losing_a_letter(name, lines):
     assert lines_of(name, 72) == lines
     assert "".join(lines).replace(" ", "") == name.replace(" ", "")
+
+
+@pytest.mark.parametrize("name", ["if", "a-name-with-constructor"])
+def test_no_name_is_alone_in_quotes_where_vega_would_take_it_for_its_own(name):
+    assert f'{{"{name}": "\\n' in in_lines([name], 100)
 
 
 @pytest.mark.parametrize(
