@@ -59,12 +59,12 @@ prepare_option() {
 splits() { python3 "$TOOLS/corpus_splits.py" "$1" --languages "$SOURCE" "$TARGET" "${TEXT[@]}"; }
 
 settle_dataset() {
-    local found=("$1"/data-bin/train.*-*.*.idx) pair sum
+    local found=("$1"/data-bin/train.*-*.*.idx) pair made_from
     if [[ ${SCRIPT-} == prepare ]]; then
         [[ $SOURCE != "$TARGET" ]] ||
             usage_error "option --target-lang got '$TARGET', the same as --source-lang: give two names"
-        sum=$(splits -) || exit
-        SPLITS_FROM=("$sum" "$(sha256_of "$TOOLS/corpus_splits.py")" "$SOURCE" "$TARGET" "${TEXT[@]}")
+        made_from=$(splits -) || exit
+        SPLITS_FROM=("$made_from" "$(sha256_of "$TOOLS/corpus_splits.py")")
     elif [[ -f ${found[0]} ]]; then
         pair=$(basename "${found[0]}") pair=${pair#train.} pair=${pair%%.*}
         SOURCE=${pair%-*} TARGET=${pair#*-}

@@ -156,9 +156,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with one_sentence():
         if options.folder == "-":
-            paths = [path for files in files_of(options).values() for path in files]
-            sums = "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)
-            print(hashlib.sha256(sums.encode()).hexdigest())
+            print(options.languages, options.lower, options.valid, options.test)
+            for split, paths in sorted(files_of(options).items()):
+                print(split, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths))
             return
         for split, pairs in make(options).items():
             with text_files(f"{options.folder}/{split}", options.languages) as outs:

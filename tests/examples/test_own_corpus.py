@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import pytest
 
@@ -91,6 +92,8 @@ def test_another_text_is_refused_where_models_of_the_old_one_exist(texts, tmp_pa
     assert refused.returncode == 1
     assert "has models trained on them" in refused.stderr
     assert (tmp_path / "data-bin" / "dict.src.txt").read_bytes() == dictionary
+    # The same text in another place
+    command[2:5:2] = [shutil.copy(path, tmp_path) for path in texts[1::2]]
     assert run(*command).stdout.count("already done") == 3
 
 
