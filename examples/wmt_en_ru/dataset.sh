@@ -14,6 +14,7 @@ ARCHIVES=(training-parallel-commoncrawl.tgz "${ARCHIVES[@]}" wmt19-dev.tgz wmt14
 DEFAULT_OUTPUT=${DEFAULT_OUTPUT%ru}$TARGET
 
 splits() {
+    local file
     add train training-parallel-commoncrawl.tgz "commoncrawl.$TARGET-en.{lang}"
     if [[ $TARGET == ru ]]; then
         add train training-parallel-nc-v13.tgz 'training-parallel-nc-v13/news-commentary-v13.ru-en.{lang}'
@@ -22,20 +23,14 @@ splits() {
     else
         add train training-parallel-europarl-v7.tgz "training/europarl-v7.$TARGET-en.{lang}"
         add train training-parallel-nc-v9.tgz "training/news-commentary-v9.$TARGET-en.{lang}"
-        [[ -n $check ]] || thin "$1/train.$SOURCE" "$1/train.$TARGET"
+        # TRAIN_PAIRS of them, evenly spaced
+        [[ -n $check ]] || for file in "$1"/train.*; do
+            write_atomically "$file" awk -v of="$(wc -l <"$file")" -v take="$TRAIN_PAIRS" \
+                'int(NR * take / of) > int((NR - 1) * take / of)' "$file"
+        done
     fi
     add valid wmt19-dev.tgz 'dev/newstest2013.{lang}' --keep-empty
     add test wmt14-test-full.tgz "test-full/newstest2014-${TARGET}en-{role}.{lang}.sgm" --keep-empty
-}
-
-# thin FILE...: keeps TRAIN_PAIRS of their lines, evenly spaced
-thin() {
-    local file total
-    total=$(wc -l <"$1")
-    for file in "$@"; do
-        write_atomically "$file" awk -v of="$total" -v take="$TRAIN_PAIRS" \
-            'int(NR * take / of) > int((NR - 1) * take / of)' "$file"
-    done
 }
 
 PRUNE_BUDGETS=14/31/30,12/21/25,8/13/15,5/9/12,encoder=10
