@@ -75,6 +75,10 @@ fi
 seeds=${seeds:-1,2,3} corpora=${corpora:-$WHOLE_CORPUS,debian_en_de} output=${output:-$ROOT/claims}
 record=${record:-$output/record}
 [[ $seeds =~ ^[0-9]{1,9}(,[0-9]{1,9})*$ ]] || usage_error "option --seeds got '$seeds': give whole numbers, such as 1,2,3"
+for list in seeds corpora models sizes; do
+    twice=$(tr , '\n' <<<"${!list}" | sort | uniq -d)
+    [[ -z $twice ]] || usage_error "option --$list has '${twice%%$'\n'*}' twice: remove one of them"
+done
 for corpus in ${corpora//,/ }; do
     grep -qs lib/small_translation.sh "$ROOT/examples/$corpus/dataset.sh" ||
         usage_error "option --corpora got '$corpus': give $WHOLE_CORPUS or debian_en_de, the recipes with small models"

@@ -282,6 +282,7 @@ WRONG = [
     ("bible_es_en", "prune.sh --budgets all=73", {}, "got 'all=73': give all=N with N up to 72"),
     ("bible_es_en", "prune.sh --mapping", {}, "option --mapping needs a value"),
     ("bible_es_en", "claims.sh --seeds one", {}, "option --seeds got 'one': give whole numbers"),
+    ("bible_es_en", "claims.sh --seeds 1,2,1", {}, "option --seeds has '1' twice: remove one of"),
     ("bible_es_en", "claims.sh --models softmix", {}, "got 'softmix': give any of softmax, entmax"),
     ("bible_es_en", "claims.sh --models softmax,rise75-foo", {}, "got 'rise75-foo': give any of "),
     ("debian_headlines", "prepare.sh", {"VOCABULARY": "bpe:3"}, "VOCABULARY is 'bpe:3'"),
