@@ -63,7 +63,6 @@ require_commands python3 fairseq-train fairseq-entmax torchrun
 if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
 require_data "$OUTPUT"
 device=$(choose_device "$DEVICE")
-[[ -d $RUN ]] || require_model "the mapping" "$MAPPING"
 
 # --- the batch, shared by the processes --------------------------------------
 
@@ -114,6 +113,7 @@ run=${RUN##*/}
 # A training may go on on another device
 file=$RUN/settings.txt
 if ((NODE_RANK == 0)) && [[ ! -f $file || $(tail -n +2 "$file") != "$settings" ]]; then
+    require_model "the mapping" "$MAPPING"
     if [[ -d $checkpoints ]]; then set_aside "$RUN" "settings or data of $run have changed"; fi
     mkdir -p "$RUN"
     write_atomically "$file" printf 'device: %s\n%s\n' "$device" "$settings"

@@ -330,6 +330,9 @@ def test_titles_are_written_by_models_that_copy(packages, tmp_path):
     command = ("debian_headlines", "train.sh", "--output", steps.out, "--cpu", "copy")
     said = steps.dry(*command, check=False, **{**steps.environment, "VOCABULARY": "words:60"})
     assert "were prepared with VOCABULARY=sentencepiece:160: set the same VOCABULARY here" in said
+    of_run = (*command[:-1], "--name", "copy-4epochs", "coppy")
+    assert "the mapping got 'coppy'" in steps.dry(*of_run, check=False, **steps.environment)
+    assert (steps.out / "runs" / "copy-4epochs").exists()  # a wrong word does not set a run aside
     for model in ("copy", "no-copy"):
         steps.evaluated(model)
     calls, _ = steps.once("report.sh", "--cpu")
