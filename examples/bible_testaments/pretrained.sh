@@ -21,8 +21,9 @@ while (($# > 0)); do
 done
 OUTPUT=$(absolute_path "$OUTPUT")
 FOLDER=$OUTPUT/pretrained
-IFS=, read -r pretraining further tuning <<<"${UPDATES:-1200,400,300}"
-for updates in "$pretraining" "$further" "$tuning"; do require_positive_integer UPDATES "$updates"; done
+UPDATES=${UPDATES:-1200,400,300}
+[[ $UPDATES =~ ^[1-9][0-9]*(,[1-9][0-9]*){2}$ ]] || usage_error "UPDATES is '$UPDATES': give three numbers, such as 1200,400,300"
+IFS=, read -r pretraining further tuning <<<"$UPDATES"
 require_commands python3 fairseq-train fairseq-entmax
 hold_lock "$OUTPUT"
 require_data "$OUTPUT"

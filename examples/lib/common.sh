@@ -68,10 +68,10 @@ require_value() {
     (($2 >= 2)) || usage_error "option $1 needs a value: write $1 VALUE"
 }
 
-# require_positive_integer OPTION VALUE
+# require_positive_integer OPTION VALUE, or a variable of the environment and its value
 require_positive_integer() {
     [[ $2 =~ ^[1-9][0-9]{0,8}$ ]] ||
-        usage_error "option $1 got '$2': give a whole number of at least 1, such as $1 7"
+        usage_error "${1/#--/option --} got '$2': give a whole number of at least 1, such as 7"
 }
 
 # Checks only the characters of a mapping; require_known_mapping checks its meaning.

@@ -5,7 +5,7 @@ ARCHIVES=(OpenSubtitles.en-ru.txt.zip OpenSubtitles.en-ru.xml.gz)
 # Validation and test pairs come from separate films, so both sizes can be changed for a trial
 TRAIN_PAIRS=${TRAIN_PAIRS:-6000000} VALID_PAIRS=${VALID_PAIRS:-10000} TEST_PAIRS=${TEST_PAIRS:-10000}
 SPLITS_FROM=("$TRAIN_PAIRS" "$VALID_PAIRS" "$TEST_PAIRS")
-for number in "${SPLITS_FROM[@]}"; do require_positive_integer TRAIN_PAIRS,VALID_PAIRS,TEST_PAIRS "$number"; done
+for size in TRAIN_PAIRS VALID_PAIRS TEST_PAIRS; do require_positive_integer "$size" "${!size}"; done
 splits() {
     local sentences
     have OpenSubtitles.en-ru.txt.zip

@@ -270,6 +270,7 @@ WRONG = [
     (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers, --"),
     (RECIPE, "prepare.sh --workers 0", {}, "option --workers got '0'"),
     (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', which is not a folder"),
+    ("own_corpus", "train.sh entmax", {"BPE_SIZE": "x"}, "error: BPE_SIZE got 'x': give a whole"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
     (RECIPE, "train.sh", {}, "no mapping given"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "option --max-update is set by the recipe"),
