@@ -41,7 +41,7 @@ while (($# > 0)); do
     case $1 in
     --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && epochs=$2 && shift ;;
     --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mapping=$2 && shift ;;
-    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$2 && shift ;;
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
     --compare) compare=true ;;
     --cpu) device=cpu ;;
     --gpu) device=gpu ;;
@@ -54,7 +54,6 @@ if $compare && [[ -n $mapping ]]; then
     usage_error "option --mapping got '$mapping' together with --compare, which trains softmax, entmax15 and entmax: give only one of them"
 fi
 mapping=${mapping:-entmax}
-output=$(absolute_path "$output")
 venv=$(absolute_path "${VENV:-$root/.venv}")
 # The default is in the project's folder, whose path may have a colon too
 [[ $venv != *:* ]] || usage_error "VENV is '$venv': the path of a virtual environment cannot have a colon, set VENV to another"

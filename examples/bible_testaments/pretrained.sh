@@ -13,13 +13,12 @@ source "$ROOT/examples/lib/run.sh"
 OUTPUT=$DEFAULT_OUTPUT
 while (($# > 0)); do
     case $1 in
-    --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$(absolute_path "$2") && shift ;;
     --help | -h) print_head_comment "$0" && exit 0 ;;
     *) usage_error "unknown option '$1': use --output or --help" ;;
     esac
     shift
 done
-OUTPUT=$(absolute_path "$OUTPUT")
 FOLDER=$OUTPUT/pretrained
 UPDATES=${UPDATES:-1200,400,300}
 [[ $UPDATES =~ ^[1-9][0-9]*(,[1-9][0-9]*){2}$ ]] || usage_error "UPDATES is '$UPDATES': give three numbers, such as 1200,400,300"

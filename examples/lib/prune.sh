@@ -76,7 +76,7 @@ while (($# > 0)); do
     --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
     --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
     --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && SHARING+=("$1" "$2") && shift ;;
-    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$2 && shift ;;
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
     --cpu | --gpu) device=${1#--} ;;
     --) break ;;
     --help | -h) prune_help && exit 0 ;;
@@ -94,7 +94,6 @@ by=-$PROTOCOL by=${by#-gates}
 mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
 budget_names=("${budget_names[@]/%/$by}")
 IFS=, read -r -a budget_texts <<<"$budgets"
-output=$(absolute_path "$output")
 
 require_commands python3 fairseq-train fairseq-generate fairseq-entmax
 for i in "${!mappings[@]}"; do

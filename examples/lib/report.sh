@@ -46,7 +46,7 @@ OUTPUT=$DEFAULT_OUTPUT device=auto
 while (($# > 0)); do
     if take_models "$1" $# "${2-}"; then shift 2 && continue; fi
     case $1 in
-    --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$(absolute_path "$2") && shift ;;
     --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 LENGTH_UNIT=${1#--} && shift ;;
     --cpu | --gpu) device=${1#--} ;;
     --help | -h) report_help && exit 0 ;;
@@ -54,7 +54,6 @@ while (($# > 0)); do
     esac
     shift
 done
-OUTPUT=$(absolute_path "$OUTPUT")
 settle_dataset "$OUTPUT"
 named=${#CHOSEN[@]}
 settle_models

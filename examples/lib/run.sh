@@ -13,7 +13,7 @@ parse_run_options() {
         [[ " --output, $lengths, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
         case $1 in
-        --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
+        --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$(absolute_path "$2") && shift ;;
         --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 LENGTH_UNIT=${1#--} && shift ;;
         --name) require_value "$1" $# && name=$2 && shift ;;
         --processes) require_value "$1" $# && require_positive_integer "$1" "$2" && PROCESSES=$2 && shift ;;
@@ -34,7 +34,6 @@ parse_run_options() {
     [[ -n $name ]] || name=$(run_name "$MAPPING" "$LENGTH" "$LENGTH_UNIT")
     [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
         usage_error "option --name got '$name': use letters, digits and . _ = + - only"
-    OUTPUT=$(absolute_path "$OUTPUT")
     RUN=$OUTPUT/runs/$name
     REST=("$@") # settle_dataset may look at them
     settle_dataset "$OUTPUT"
