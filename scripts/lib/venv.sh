@@ -49,21 +49,14 @@ torch_build() {
     esac
 }
 
-# torch_version ROOT: the version that is tested
-torch_version() { sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt"; }
-
-# present_torch DIR: the installed version of torch, such as 2.13.0+cpu; nothing if there is none
-present_torch() {
-    "$1/bin/python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true
-}
-
 # install_torch ROOT DIR BUILD: on Linux, installs the build of torch for this machine, where pip
 # would take another. A machine without a GPU keeps a build with CUDA that is installed.
 install_torch() {
     local python=$2/bin/python version present why
     [[ $(uname -s) == Linux ]] || return 0
-    version=$(torch_version "$1")
-    present=$(present_torch "$2")
+    version=$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt")
+    # Such as 2.13.0+cpu; empty if there is none
+    present=$("$python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null) || :
     if [[ $3 == cuda ]]; then
         if [[ $present != *+cpu && ${present%%+*} == "$version" ]]; then return; fi
         say "install: torch $version with CUDA, some 3 GB to download"
@@ -154,9 +147,9 @@ ensure_venv() {
     build=$(torch_build)
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
     require_python "${PYTHON:-python3}"
-    if [[ -e $dir && ! -f $dir/pyvenv.cfg ]] && ! is_begun_or_empty "$dir"; then
+    # Missing, made, begun by this function, or empty
+    [[ ! -e $dir || -f $dir/pyvenv.cfg || -e $dir/.fairseq-entmax-lock || -z $(ls -A "$dir") ]] ||
         die "VENV is '$dir', which exists but is not a virtual environment: set VENV to another folder"
-    fi
     mkdir -p "$dir"
     (
         exec 8>>"$dir/.fairseq-entmax-lock"
@@ -174,10 +167,4 @@ ensure_venv() {
             mark_done "$stamp" "$step"
         fi
     )
-}
-
-# is_begun_or_empty DIR: whether it is empty or was begun by ensure_venv
-is_begun_or_empty() {
-    [[ -d $1 ]] || return 1
-    [[ -e $1/.fairseq-entmax-lock || -z $(ls -A "$1") ]]
 }
