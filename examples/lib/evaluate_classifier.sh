@@ -6,17 +6,18 @@ words.txt (the words with most of its attention) and alpha.txt'
 
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-begin_evaluation fairseq-entmax
+begin_evaluation
 
 # fairseq logs to standard error whatever it loads
 classify() {
-    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" --device "$device" 2>"$RUN/classify.log" ||
+    write_atomically "$RUN/test.predictions.jsonl" python3 "$TOOLS/predictions.py" write "$checkpoint" \
+        "$OUTPUT/data-bin" --device "$device" 2>"$RUN/classify.log" ||
         failed "$RUN/classify.log" "$?" predictions.py
 }
 
 data=$(files_fingerprint "$OUTPUT"/data-bin/{input?,label}/{dict.txt,test.bin} "$TOOLS/predictions.py")
 once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
-    "$RUN/test.predictions.jsonl" -- write_atomically "$RUN/test.predictions.jsonl" classify
+    "$RUN/test.predictions.jsonl" -- classify
 
 score() {
     local predictions=$RUN/test.predictions.jsonl labels=$OUTPUT/text/test.label
