@@ -16,9 +16,6 @@ if [[ $WORDS == tok ]]; then cut_words "${INPUTS[@]}"; fi
 
 # --- data-bin/: what fairseq-train reads -------------------------------------
 
-# Prints the labels of the training examples, sorted by name, as a fairseq dictionary
-label_dictionary() { LC_ALL=C sort "$output/text/train.label" | uniq -c | awk '{ print $2, $1 }'; }
-
 # binarise_one NAME FOLDER DICTIONARY: NAME is input0, input1 or label
 binarise_one() {
     preprocess --only-source --srcdict "$output/data-bin.tmp/$3" --destdir "$output/data-bin.tmp/$1" \
@@ -37,7 +34,7 @@ binarise() {
         fairseq-entmax oov vocabulary --text "${INPUTS[@]/#/$output/$WORDS/train.}" --words "$number" --markers 0 \
             --output "$output/data-bin.tmp/input.txt" || die "the dictionary could not be made, for the reason above"
     fi
-    write_atomically "$output/data-bin.tmp/label.txt" label_dictionary
+    LC_ALL=C sort "$output/text/train.label" | uniq -c | awk '{ print $2, $1 }' >"$output/data-bin.tmp/label.txt"
     for name in "${INPUTS[@]}"; do binarise_one "$name" "$output/$WORDS" input.txt; done
     binarise_one label "$output/text" label.txt
     rm -f "$output"/data-bin.tmp/{input,label}.txt
