@@ -5,9 +5,8 @@
 #
 # Calls prepare.sh, then train.sh and evaluate.sh for each mapping, then report.sh. Can be stopped and
 # run again at any time: it resumes where it stopped.
-recipe=$(cd "$(dirname "$0")" && pwd)
-source "$recipe/../lib/recipe.sh"
-source "$recipe/../lib/models.sh"
+source "$(dirname "$0")/../lib/recipe.sh"
+source "$ROOT/examples/lib/models.sh"
 
 run_all_help() {
     print_head_comment "$0"
@@ -53,15 +52,15 @@ SCRIPT=prepare settle_dataset "$output"
 require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairseq-entmax sacrebleu
 hold_lock "$output"
 
-"$recipe/prepare.sh" --output "$output" "${text[@]}"
+"$RECIPE/prepare.sh" --output "$output" "${text[@]}"
 where=(--output "$output" "${length[@]}" "${device[@]}")
 named=()
 for one in "${CHOSEN[@]}"; do
-    "$recipe/train.sh" "${where[@]}" "$one" "$@"
-    "$recipe/evaluate.sh" "${where[@]}" "$one"
+    "$RECIPE/train.sh" "${where[@]}" "$one" "$@"
+    "$RECIPE/evaluate.sh" "${where[@]}" "$one"
     named+=(--mapping "$one")
 done
-"$recipe/report.sh" "${where[@]}" "${named[@]}"
+"$RECIPE/report.sh" "${where[@]}" "${named[@]}"
 for one in "${CHOSEN[@]}"; do
     [[ $one != stock ]] || continue # fairseq's own transformer
     run=$output/runs/$(run_name "$one" "$LENGTH" "$LENGTH_UNIT")
