@@ -38,8 +38,9 @@ declare -A models=()
 before='' named=()
 for option in "${REST[@]}"; do
     case $option in
-    --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens* | --update-freq* | --distributed-* | --attn-mapping* | --cpu)
-        usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes or --cpu"
+    --save-dir* | --restore-file* | --max-epoch* | --max-update* | --max-tokens* | --update-freq* | --distributed-* | --attn-mapping* | \
+        --output | --name | --epochs | --updates | --most-tokens | --processes | --nodes | --node-rank | --master | --cpu | --gpu)
+        usage_error "option ${option%%=*} is set by the recipe: give the mapping, and before it --output, --name, --$LENGTH_UNIT, --most-tokens, --processes, --nodes, --cpu or --gpu"
         ;;
     --tokens-per-sample*) usage_error "option --tokens-per-sample is set by the recipe: change BLOCK_TOKENS in its dataset.sh" ;;
     --finetune-from-model=* | --teacher=*) models[${option%%=*}]=${option#*=} ;;
