@@ -24,8 +24,8 @@ UPDATES=${UPDATES:-1200,400,300}
 [[ $UPDATES =~ ^[1-9][0-9]*(,[1-9][0-9]*){2}$ ]] || usage_error "UPDATES is '$UPDATES': give three numbers, such as 1200,400,300"
 IFS=, read -r pretraining further tuning <<<"$UPDATES"
 require_commands python3 fairseq-train fairseq-entmax
-hold_lock "$OUTPUT"
 require_data "$OUTPUT"
+hold_lock "$OUTPUT"
 user_dir=$(fairseq-entmax user-dir)
 
 SIZES=(--encoder-layers 2 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-attention-heads 4)

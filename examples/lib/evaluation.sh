@@ -31,10 +31,10 @@ parse_run_options "$@"
 # on_device, user_dir and run
 begin_evaluation() {
     require_commands python3 fairseq-entmax "$@"
-    hold_lock "$OUTPUT"
     checkpoint=$RUN/checkpoints/checkpoint_best.pt
     [[ -f $RUN/.train.done && -f $checkpoint ]] ||
         die "no finished training in $RUN: run train.sh with the same options first"
+    hold_lock "$OUTPUT"
     has_own_data "$RUN" ||
         die "the data in $OUTPUT/data-bin are not those that ${RUN##*/} was trained on: prepare them as before, or train again"
     model=$(sha256_of "$checkpoint")

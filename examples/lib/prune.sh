@@ -101,8 +101,8 @@ for i in "${!mappings[@]}"; do
     require_model "option --mapping" "${mappings[i]}"
 done
 device=$(choose_device "$device")
-hold_lock "$output"
 require_data "$output"
+hold_lock "$output"
 
 from_scratch=() searching=() recovering=()
 prune_schedules

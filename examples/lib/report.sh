@@ -59,8 +59,8 @@ named=${#CHOSEN[@]}
 settle_models
 
 require_commands python3 fairseq-entmax
-hold_lock "$OUTPUT"
 require_data "$OUTPUT"
+hold_lock "$OUTPUT"
 canonical_model "${CHOSEN[0]}" >/dev/null
 device=$(choose_device "$device")
 

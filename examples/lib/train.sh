@@ -60,9 +60,9 @@ for option in "${!models[@]}"; do
 done
 
 require_commands python3 fairseq-train fairseq-entmax torchrun
+require_data "$OUTPUT"
 # Only the first machine manages the run's folder
 if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
-require_data "$OUTPUT"
 device=$(choose_device "$DEVICE")
 
 # --- the batch, shared by the processes --------------------------------------

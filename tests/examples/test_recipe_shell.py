@@ -292,6 +292,8 @@ WRONG = [
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
     ("snli", "report.sh --models softmax,,x", {}, "separate names by one comma and no spaces"),
+    ("snli", "report.sh", {}, "run prepare.sh --output"),
+    ("snli", "evaluate.sh softmax", {}, "run train.sh with the same options first"),
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
     ("bible_testaments", "prepare.sh", {"DICTIONARY": "no"}, "DICTIONARY is 'no', which is not a"),
     ("bible_es_en", "prune.sh --budgets all=6,all=6", {}, "has 'all=6' twice: remove one"),
