@@ -1,4 +1,4 @@
-# The options --mappings (or --models) and --mapping, for scripts that take several models.
+# The options --mappings and --mapping, for scripts that take several models.
 
 CHOSEN=()
 
@@ -17,7 +17,7 @@ TEXT
 take_models() {
     local model list
     case $1 in
-    --mappings | --models)
+    --mappings)
         require_value "$1" "$2"
         [[ $3 != *[[:space:]]* && $3 != *,,* && $3 != ,* && $3 != *, && -n $3 ]] ||
             usage_error "option $1 got '$3': separate names by one comma and no spaces, such as $(joined , "${MODELS[@]:0:2}")"

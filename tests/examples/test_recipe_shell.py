@@ -291,7 +291,7 @@ WRONG = [
     ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
     ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
-    ("snli", "report.sh --models softmax,,x", {}, "separate names by one comma and no spaces"),
+    ("snli", "report.sh --mappings softmax,,x", {}, "separate names by one comma and no spaces"),
     ("snli", "report.sh", {}, "run prepare.sh --output"),
     ("snli", "evaluate.sh softmax", {}, "run train.sh with the same options first"),
     ("bible_testaments", "prepare.sh --labels x", {}, "got 'x': give testaments or books"),
