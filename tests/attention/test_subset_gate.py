@@ -80,12 +80,14 @@ def test_evaluation_opens_exactly_the_k_heads_with_the_largest_scores(training):
 
 
 def test_copy_heads_are_open_in_addition_to_the_chosen_heads():
-    gates = make(protected=(1,))
-    SubsetGate.steer(gates, 2, 0.5)
+    gates, penalty = make(protected=(1,)), HeadPenalty(targets={"all": 4}, decide_at=2)
+    penalty.advance({"cross": dict(enumerate(gates))}, PruningState(), 1)
     drawn = values(gates).tolist()
     assert drawn[1] == drawn[5] == 1
     assert sum(drawn) == pytest.approx(4)
     assert evaluated(gates) == [0, 1, 1, 0, 0, 1, 0, 1]
+    SubsetGate.steer(gates, 6, 0.5)
+    assert values(gates).tolist() == [1.0] * 8
 
 
 def test_the_penalty_lowers_the_number_of_heads_to_the_target_and_is_zero():

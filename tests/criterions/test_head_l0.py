@@ -175,12 +175,12 @@ def test_the_logged_loss_keeps_the_stock_criterions_units_and_weights(monkeypatc
     stock = CRITERION_DATACLASS_REGISTRY["cross_entropy"]
     monkeypatch.setitem(CRITERION_DATACLASS_REGISTRY, "nats_of_a_test", stock)
     made = with_head_l0(NatsCriterion)
-    logs = [{"loss": 36.0, "l0_penalty": 6.0, "sample_size": 12, "nsentences": 3}] * 2
+    log = {"loss": 36.0, "l0_penalty": 6.0, "sample_size": 12, "nsentences": 3}
     with metrics.aggregate(new_root=True) as meters:
-        made.reduce_metrics(logs)
-        made.reduce_metrics(logs)
+        made.reduce_metrics([log])
+        made.reduce_metrics([{**log, "l0_penalty": 0.0, "sample_size": 24}])
     assert meters["loss"].avg == pytest.approx(12.0)
-    assert meters["l0_penalty"].avg == pytest.approx(0.5 / math.log(2))
+    assert meters["l0_penalty"].avg == pytest.approx(6.0 / 36 / math.log(2))
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -205,6 +205,9 @@ def test_the_log_has_head_counts_for_the_model_and_each_attention(training, trai
     # in one layer all heads are closed; in the others one of 4 is closed and two are undecided
     assert (logged["heads_open"], logged["heads_undecided"], logged["l0_weight"]) == (9, 6, 0.3)
     assert "heads_open_decoder_self" not in logged
+    with metrics.aggregate(new_root=True) as meters:
+        criterion(target_heads="cross=4", max_update=40)(model, sample())
+        assert meters.get_smoothed_values()["l0_weight_cross"] == 0.0
 
 
 def test_validation_with_a_budget_uses_the_gates_of_generation_without_a_penalty(trainer):
@@ -282,6 +285,8 @@ def test_gates_without_a_penalty_are_reported(caplog):
 def test_a_model_without_gates_is_refused_with_the_remedy(build, message):
     with pytest.raises(ValueError, match=f"--criterion .*_with_head_l0 .*--head-gates .*{message}"):
         criterion(l0_weight=0.1).check_model(build())
+    with pytest.raises(ValueError, match="needs a model that copies"):
+        criterion(name="copy_cross_entropy_with_head_l0").check_model(build())
     # A class named like that of fairscale, with which fairseq wraps the model
     sharded = type("FullyShardedDataParallel", (torch.nn.Module,), {})
     with pytest.raises(ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pyt"):

@@ -45,7 +45,7 @@ def test_wrong_options_are_named_with_their_values_and_a_remedy(options, message
         ({"l0_weight": 0.1, "l0_warmup_updates": 30}, (0.1, None, 30, None)),
         ({"l0_weight": 0.1, "decide_heads_at": 70}, (0.1, None, 0, 70)),
         # with a budget: decided at 3/4 of training, reached at 2/3 of that
-        ({"target_heads": "24", "max_update": 120}, (0.0, {"all": 24}, 60, 90)),
+        ({**BUDGET, "l0_multiplier_lr": 0.3}, (0.0, {"all": 24}, 50, 75)),
         ({"target_heads": 24, "decide_heads_at": 60}, (0.0, {"all": 24}, 40, 60)),
         (
             {"target_heads": " cross = 3 , decoder-self = 0 ", "decide_heads_at": 50},
@@ -61,3 +61,4 @@ def test_missing_options_are_derived_from_the_given_ones(options, expected):
     penalty = read_penalty(HeadL0Options(**{"max_update": 0, **options}))
     found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
     assert found == expected
+    assert penalty.multiplier_lr == options.get("l0_multiplier_lr", 0.02)
