@@ -147,6 +147,30 @@ def test_padding_in_the_target_is_handled_as_in_fairseq():
     torch.testing.assert_close(torch.cat(outputs), expected, atol=2e-6, rtol=0)
 
 
+def test_what_the_kernel_lacks_is_left_to_fairseqs_steps(monkeypatch):
+    monkeypatch.setattr(kernels, "step_for", lambda query: pytest.fail("more than a plain step"))
+    attention, query = make("self"), torch.randn(2, 3, WIDTH)
+
+    def step(number=1, **options):
+        row = query[:number]
+        attention(row, row, row, incremental_state={}, **options)
+
+    step()  # with a gradient
+    with torch.no_grad():
+        step(2)
+        step(before_softmax=True)
+        step(attn_mask=torch.zeros(1, 1))
+        with torch.autocast("cpu", torch.bfloat16):
+            step()
+        attention.scores_of = (0,)
+        step(need_head_weights=True)
+        attention.dropout_module.p, attention.dropout_module.apply_during_inference = 0.5, True
+        step()
+        attention.dropout_module.p = 0.0
+        attention.train()
+        step()
+
+
 def test_a_source_is_projected_once_for_its_beam_unless_its_padding_differs():
     attention, rows = make("cross"), []
     attention.k_proj.register_forward_hook(lambda module, given, _: rows.append(given[0].size(1)))
