@@ -23,6 +23,7 @@ from messages import UsageError, one_sentence, say, text_files, write_line
 
 Pair = tuple[str, str]
 SPLITS = ("train", "valid", "test")
+EITHER = ("source", "trainpref"), ("valid", "validpref"), ("test", "testpref")
 # Limits for training and validation pairs. A text of so many characters fits into fairseq's models,
 # which take 1,024 subwords.
 MOST_WORDS, MOST_CHARACTERS, MOST_RATIO = 200, 1000, 10
@@ -34,6 +35,9 @@ def files_of(options: argparse.Namespace) -> dict[str, tuple[Path, Path]]:
     """The source and target files of each split that has files."""
     source, target = options.languages
     files = {}
+    for pair in EITHER:
+        if all(getattr(options, name) for name in pair):
+            raise UsageError(f"options --{' and --'.join(pair)} exclude each other: leave one out")
     for split in SPLITS:
         if prefix := getattr(options, f"{split}pref"):
             files[split] = (Path(f"{prefix}.{source}"), Path(f"{prefix}.{target}"))

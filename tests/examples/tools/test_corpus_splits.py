@@ -130,6 +130,7 @@ def test_line_ends_and_a_byte_order_mark_are_removed_and_letters_lowered(tmp_pat
         (19, None, [], "of 19 pairs, 19 can be drawn"),
         (39, None, ["--valid", "20", "--test", "19"], "20 for valid and 19 for test are wanted"),
         (60, None, ["--testpref", "test"], "test.de or test.en has a line of more than 1,000"),
+        (60, None, ["--test", "9", "--testpref", "test"], "--test and --testpref exclude"),
         (60, None, ["--validpref", "nowhere"], "No such file or directory: nowhere.de"),
     ],
 )
