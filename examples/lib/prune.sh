@@ -87,7 +87,7 @@ done
 [[ $PROTOCOL =~ ^(gates|subset|regularised|loss)$ ]] || usage_error "option --protocol got '$PROTOCOL': use gates, subset, regularised or loss"
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
-require_commands python3
+require_commands python3 fairseq-train fairseq-generate fairseq-entmax
 plan=$(plan_of "$budgets") || exit
 by=-$PROTOCOL by=${by#-gates}
 # The first line says when heads are decided; budgets follow
@@ -95,7 +95,6 @@ mapfile -t budget_names < <(tail -n +2 <<<"$plan" | cut -f 1)
 budget_names=("${budget_names[@]/%/$by}")
 IFS=, read -r -a budget_texts <<<"$budgets"
 
-require_commands python3 fairseq-train fairseq-generate fairseq-entmax
 for i in "${!mappings[@]}"; do
     mappings[i]=$(canonical_model "${mappings[i]}") || exit
     require_model "option --mapping" "${mappings[i]}"
