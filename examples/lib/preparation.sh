@@ -48,6 +48,7 @@ while (($# > 0)); do
 done
 settle_dataset "$output"
 [[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', which is not a folder: unset it to download, or name the folder with the archives"
+[[ ${TRIAL_PAIRS:-1,1,1} =~ ^[1-9][0-9]*(,[1-9][0-9]*){2}$ ]] || usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the numbers of training, validation and test pairs, such as 240,16,12"
 
 # --- data made before --------------------------------------------------------
 
@@ -103,16 +104,11 @@ take() {
 
 # make_text UNITS SIDE...: makes text/, the splits as the corpora have them, with a file for each side
 make_text() {
-    local units=$1 rows trial=() split
+    local units=$1 rows split
     shift
-    if [[ -n ${TRIAL_PAIRS-} ]]; then
-        [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
-            usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the numbers of training, validation and test pairs, such as 240,16,12"
-        trial=("trial of $TRIAL_PAIRS")
-    fi
     rows=$(awk -F '\t' -v of=" ${ARCHIVES[*]-} " 'index(of, " " $1 " ") { print $1, $2, $3 }' "$corpora")
     step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
-        "${SPLITS_FROM[@]}" "${trial[@]}")
+        "${SPLITS_FROM[@]}" ${TRIAL_PAIRS:+"trial of $TRIAL_PAIRS"})
     build text text "training, validation and test $units" split_text "$@"
     for split in train valid "${TEST_SETS[@]}"; do
         say "$split: $(wc -l <"$output/text/$split.$1") $units"

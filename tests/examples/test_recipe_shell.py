@@ -272,6 +272,7 @@ WRONG = [
     (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', which is not a folder"),
     ("own_corpus", "train.sh entmax", {"BPE_SIZE": "x"}, "error: BPE_SIZE got 'x': give a whole"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
+    (RECIPE, "prepare.sh", {"TRIAL_PAIRS": "9"}, "TRIAL_PAIRS is '9': give the numbers of train"),
     (RECIPE, "train.sh", {}, "no mapping given"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "option --max-update is set by the recipe"),
     (RECIPE, "train.sh entmax --name x", {}, "option --name is set by the recipe: give the"),
