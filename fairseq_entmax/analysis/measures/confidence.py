@@ -19,11 +19,10 @@ class Confidence(WeightMeasure):
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         keys = weights.keys
-        is_end = keys.end & keys.real
         if weights.attention == DECODER_SELF:
-            ends = is_end.cumsum(dim=1)
+            ends = keys.end.cumsum(dim=1)
         else:
-            ends = is_end.sum(dim=1, keepdim=True)
+            ends = keys.end.sum(dim=1, keepdim=True)
         # The decoder's first query sees only an end of a sentence
         has_other = weights.queries.real & (weights.attendable > ends)
         largest = weights.weights.masked_fill(keys.end[:, None, None], 0.0).amax(dim=-1)

@@ -63,14 +63,13 @@ class CopyAgreement(WeightMeasure):
             return
         is_place = places["now"]
         count = is_place.sum(dim=2)
-        counted = weights.queries.real & (count > 0)
+        counted = count > 0
         largest = is_place[:, None].expand_as(weights.weights)
         sums.add_mean("largest", largest.gather(3, weights.maximum[..., None])[..., 0], counted)
         on_word = (weights.weights * is_place[:, None]).sum(dim=3)
         sums.add_mean("support", on_word > 0, counted)
         sums.add_mean("weight", on_word, counted)
-        shares = (count / weights.attendable).masked_fill(~counted, 0.0)
-        sums.add("copy_chance", shares.sum())
+        sums.add("copy_chance", (count / weights.attendable).sum())
         sums.add("copy_chance/count", counted.sum())
 
 
