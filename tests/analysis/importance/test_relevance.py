@@ -147,7 +147,6 @@ def test_the_model_is_left_unchanged():
     modes = [module.training for module in model.modules()]
     first = head_relevance(model, batch([6], [5]))
     assert [module.training for module in model.modules()] == modes
-    assert not any(module.is_observed() for _, _, module in attention_modules(model))
     assert not any(module._forward_hooks for module in model.modules())
     second = head_relevance(model, batch([6], [5]))
     assert torch.equal(first.heads["cross"][0], second.heads["cross"][0])
