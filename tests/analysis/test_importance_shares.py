@@ -28,6 +28,8 @@ def test_the_error_does_not_depend_on_batches():
     residuals = rows.double() - share * rows.double().sum(dim=1, keepdim=True)
     expected = residuals.var(dim=0).div(50).sqrt() / (rows.double().sum() / 50)
     assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
+    assert shares([{"cross": {0: rows[:1]}}]).errors["cross"][0].isnan().all()
+    assert not shares([{"cross": {0: 0 * rows}}]).heads["cross"][0].any()
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def batches(attention, facts, left_pad_target, **options):
 def case(request, attention):
     """The results of each head over batches, its weights as lists, the sentences of queries and
     keys, the token table, and the diversity of the layer."""
-    facts = table(lambda token: 480 + token)
+    facts = table(lambda token: 475 + token)
     source, target = SENTENCES
     statistics, found = LayerStatistics(attention, 3), []
     for batch, weights in batches(attention, facts, request.param):
@@ -258,5 +258,6 @@ def test_only_requested_measures_are_computed_and_one_head_has_no_diversity():
     assert (head.pop("head"), head.pop("density"), sum(head.pop("density_histogram"))) == (0, 1, 1)
     assert set(head.values()) == {None}
     assert statistics.results()["diversity"] is None
-    assert measured(weights[:, :1], one_sentence(n)).results()["diversity"] is None
+    for other, length in ((weights[:, :1], n), (torch.ones(1, 2, 1, 1), 1)):  # a head, or a key
+        assert measured(other, one_sentence(length)).results()["diversity"] is None
     assert measured(weights, one_sentence(n)).results()["diversity"] == pytest.approx(0, abs=1e-6)

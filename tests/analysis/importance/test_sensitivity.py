@@ -39,13 +39,13 @@ def assert_matches_differences(result, model, sample):
     ids=lambda options: ",".join(options) or "plain",
 )
 def test_sensitivity_is_the_derivative_of_each_sentences_loss(options):
-    model = make(**options).double()
+    model = make(dropout=0.3, **options).double()
     sample = batch([7, 3, 5], [5, 2, 4])
     assert sample["target"].eq(PAD).any()
-    result = head_sensitivity(model, sample)
+    result = head_sensitivity(model.train(), sample)
     shapes = {(a, n): tuple(s.shape) for a, layers in result.items() for n, s in layers.items()}
     assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
-    assert_matches_differences(result, model, sample)
+    assert_matches_differences(result, model.eval(), sample)
 
 
 def test_the_model_is_left_unchanged_even_by_an_error():
