@@ -97,9 +97,8 @@ def softmax_attention(
     mask = None if mask is None else mask.to(query.dtype)
     if padding is not None:
         if causal:
-            queries, keys = len(query), len(key)
             # -inf above the diagonal, like fairseq's mask
-            mask = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
+            mask = query.new_full((len(query), len(key)), -torch.inf).triu(1)
             causal = False
         padded = query.new_zeros(padding.shape).masked_fill(padding, -torch.inf)[:, None, None]
         mask = padded if mask is None else mask + padded
