@@ -252,16 +252,20 @@ def test_without_heads_the_output_is_the_bias_and_the_weights_are_zeros(kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("remaining_heads", "gated"), [(None, True), (3, False), (0, False)])
-def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, remaining_heads, gated):
-    half = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=dtype)
-    full = make("encoder-self", remaining_heads=remaining_heads, gated=gated, dtype=torch.float32)
+@pytest.mark.parametrize(
+    ("mapping", "heads", "gated"),
+    [("entmax", None, True), ("softmax:temperature=learned", 3, False), ("entmax", 0, False)],
+)
+def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, mapping, heads, gated):
+    half, full = (
+        make("encoder-self", mapping, kind, heads, gated) for kind in (dtype, torch.float32)
+    )
     query, key, _ = inputs("encoder-self", dtype)
     output, weights = half(query, key, key)
     expected, _ = full(query.float(), key.float(), key.float())
-    assert output.dtype == dtype
+    assert output.dtype == half(query, key, key, need_weights=False)[0].dtype == dtype
     assert weights.dtype == torch.float32
-    if remaining_heads != 0:
+    if heads != 0:
         sums = torch.ones(BATCH, QUERIES)
         torch.testing.assert_close(weights.sum(-1), sums, atol=1e-5, rtol=0)
     torch.testing.assert_close(output.float(), expected, atol=0.05, rtol=0.05)
@@ -307,12 +311,13 @@ def test_masks_tell_whether_every_query_keeps_a_key(padding, mask, expected):
 
 @pytest.mark.parametrize("mapping", ["softmax", "entmax"])
 @pytest.mark.parametrize("is_step", [False, True])
+@pytest.mark.parametrize("need_weights", [False, True])
 @torch.no_grad()
-def test_several_targets_can_share_one_source(mapping, is_step):
+def test_several_targets_can_share_one_source(mapping, is_step, need_weights):
     attention = make("cross", mapping, torch.float32)
     query, key, _ = inputs("cross", torch.float32)
     found = []
     for source in (key[:, :1], key[:, :1].expand(-1, BATCH, -1)):
         given = {"static_kv": True, "incremental_state": {} if is_step else None}
-        found.append(attention(query[:1], source, source, **given))
+        found.append(attention(query[:1], source, source, need_weights=need_weights, **given))
     torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
