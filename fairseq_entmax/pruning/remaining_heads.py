@@ -49,7 +49,7 @@ def remaining_heads(model: CheckpointModel, heads: Collection[Head]) -> Remainin
         ]
         result.of_attentions.append((remaining, gates))
         result.counts[place[0]][place[1]] = len(remaining)
-        if place[0] in result.mappings and attention.heads:
+        if place[0] in result.mappings:
             result.mappings[place[0]][place[1]] = attention.mapping.keep_heads(remaining)
         if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
             result.copy.update(_copy_of_remaining(model, remaining))

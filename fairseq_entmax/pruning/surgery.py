@@ -129,7 +129,7 @@ def _prune(
         cut = _cut(model, attention, remaining, gates)
         gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
         weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
-        if not remaining and attention.heads and _norms_before(model, attention):
+        if not remaining and _norms_before(model, attention):
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
