@@ -27,8 +27,9 @@ def pair(**options):
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax,entmax"])
 def test_the_same_seed_gives_the_same_weights_for_every_mapping(mapping):
-    stock = build_model("transformer").state_dict()
+    stock, random = build_model("transformer").state_dict(), torch.get_rng_state()
     ours = build_model("entmax_transformer", attn_mapping=mapping).state_dict()
+    assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(ours[name], value) for name, value in stock.items())
 
 

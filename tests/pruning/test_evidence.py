@@ -68,6 +68,7 @@ def remaining(tmp_path):
 def test_the_heads_with_the_highest_numbers_stay(by, remaining):
     document, state = ablation() if by == "loss" else analysis(by), state_of(trained())
     assert remaining(state, "8", by, document) == best(8)
+    assert remaining(state, "24", by, document) == {*HEADS}
     expected = best(3, HEADS[:8]) | best(1, HEADS[16:]) | {*HEADS[8:16]}
     assert remaining(state, "encoder-self=3,cross=1", by, document) == expected
 
@@ -83,6 +84,8 @@ def test_gates_choose_by_log_a_and_random_heads_follow_the_seed(remaining):
     of_cross = [head for head in log_a if head.attention == "cross"]
     closed = {head for head in of_cross if log_a[head] < -3}  # removed although not named
     assert remaining(state, "cross=2", "gates") - closed == best(2, of_cross, log_a) | {*HEADS[:16]}
+    against = ablation({head: -value for head, value in log_a.items()})  # closed heads do not count
+    assert len(remaining(state, "cross=2", "loss", against) & {*of_cross} - closed) == 2
     draws = [remaining(state_of(trained()), "8", "random", None, seed) for seed in (1, 1, 2)]
     assert [len(draw) for draw in draws] == [8, 8, 8]
     assert draws[0] == draws[1] != draws[2]

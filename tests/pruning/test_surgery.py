@@ -278,6 +278,7 @@ def test_gates_of_a_half_precision_checkpoint_are_folded_in_float32():
     types = {name: value.dtype for name, value in pruned["model"].items()}
     assert types["encoder.layers.0.self_attn.out_proj.weight"] == torch.float32
     assert types["encoder.layers.0.self_attn.q_proj.weight"] == torch.float16
+    assert types["encoder.layers.0.self_attn.mapping.alpha_logit"] == torch.float16
     assert types["encoder.layers.0.fc1.weight"] == torch.float16
 
 
