@@ -171,6 +171,8 @@ def test_the_language_model_of_the_chapter_is_trained_and_pruned(data, tmp_path)
     rows = json.loads(
         run("fairseq-entmax", "alpha", f"--user-dir={user_dir}", small, "--json").stdout
     )
+    without = run("fairseq-entmax", "alpha", small, check=False).stderr
+    assert "has the model my_lm: only models of fairseq-entmax and of your --user-dir" in without
     assert [row["attention"] for row in rows] == ["decoder-self"] * 2
     assert sum(row["heads"] for row in rows) == 3
     losses = []

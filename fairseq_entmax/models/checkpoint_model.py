@@ -114,8 +114,8 @@ def model_of_state(state: dict[str, Any], path: str) -> CheckpointModel:
     model_class = ARCH_MODEL_REGISTRY.get(args.arch)
     if not hasattr(model_class, "attention_options_of"):
         raise ValueError(
-            f"{path} has the model {named}: only models of fairseq-entmax, and fairseq's "
-            f"models with a counterpart here, such as transformer, can be read"
+            f"{path} has the model {named}: only models of fairseq-entmax and of your --user-dir, and "
+            f"fairseq's models with a counterpart here, such as transformer, can be read"
         )
     try:
         ARCH_CONFIG_REGISTRY[args.arch](args)
