@@ -220,7 +220,8 @@ def test_options_out_of_range_are_refused(options, message):
 def test_logged_numbers_count_target_words():
     made = marked_sample()
     model = model_of("sparsemax", marked_task())
-    _, _, logged = criterion(marked_task())(model, made)
+    _, _, logged = criterion(marked_task(), copy_loss_weight=0.5)(model, made)
+    switch = model(**made["net_input"], mixed=False)[1]["copy"].switch
     source, target = made["net_input"]["src_tokens"], made["target"]
     pad = marked_task().target_dictionary.pad()
     copyable = sum(
@@ -236,6 +237,8 @@ def test_logged_numbers_count_target_words():
     for name, expected in (
         ("copy_support", 100 * logged["in_copy_support"].item() / copyable),
         ("unreachable", 100 * orphans / tokens),
+        ("copy_share", 1 - switch.sigmoid()[target != pad].mean().item()),
+        ("copy_loss", logged["copy_loss"].item() / copyable / math.log(2)),
         ("nll_loss", logged["nll_loss"].item() / (tokens - orphans) / math.log(2)),
     ):
         assert shown[name] == pytest.approx(expected, abs=1e-2)

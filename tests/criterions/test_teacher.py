@@ -1,6 +1,7 @@
 """Training with a teacher: the loss matches a plain computation, and nothing else changes."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,9 +9,18 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.teacher import Teacher
+from tests.criterions.test_copying import marked_sample
 from tests.language_models import build_text_model
 from tests.pruning.test_surgery import state_of
-from tests.support import build_model, build_roberta, classification_task, sample, tiny_task
+from tests.support import (
+    MARKERS,
+    build_model,
+    build_roberta,
+    classification_task,
+    marked_task,
+    sample,
+    tiny_task,
+)
 from tests.training import make_trainer, save, train
 
 WEIGHT = 0.3
@@ -94,7 +104,9 @@ def test_a_model_learns_nothing_from_a_teacher_equal_to_itself(name):
     task, inputs = None, sample()
     tokens = inputs["net_input"]["prev_output_tokens"]
     if name == "copy_cross_entropy":
-        make = lambda seed: build_model("entmax_copy_transformer", seed)  # noqa: E731
+        # Markers that the source lacks have probability zero
+        task, inputs, options = marked_task(), marked_sample(), {"source_position_markers": MARKERS}
+        make = partial(build_model, "entmax_copy_transformer", task=task, **options)
     elif name == "cross_entropy":
         make = build_text_model
         inputs["net_input"] = {"src_tokens": tokens}
@@ -146,7 +158,9 @@ def test_a_teacher_leaves_the_students_task_and_folder_alone(tmp_path, monkeypat
     student = state_of(build_model(**heads), **heads)
     torch.save(student, tmp_path / "checkpoints/checkpoint_last.pt")
     monkeypatch.chdir(tmp_path)
+    state = torch.random.get_rng_state()
     teacher = Teacher(path, task, 0.5)
+    assert torch.equal(torch.random.get_rng_state(), state)
     assert teacher.model.attention_options.heads["cross"] == [4, 4]
     assert teacher.model.monitor is None
     assert task.sequence_generator == "the student's"
