@@ -58,14 +58,6 @@ def test_a_draw_follows_the_papers_formula_over_all_gates(number, progress):
     assert all((gate.weight.grad != 0).all() for gate in gates)
 
 
-def test_draws_approach_the_top_noisy_scores_as_the_temperature_falls():
-    gates = make()
-    SubsetGate.steer(gates, 3, 1 - 1e-9)
-    noisy = torch.tensor(SCORES) - (-torch.tensor(NOISE).log()).log()
-    expected = torch.zeros(8).scatter(0, noisy.topk(3).indices, 1.0)
-    torch.testing.assert_close(values(gates).float(), expected, atol=1e-3, rtol=0)
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_evaluation_opens_exactly_the_k_heads_with_the_largest_scores(training):
     gates = [gate.train(training) for gate in make()]
