@@ -212,7 +212,9 @@ def test_softmax_gives_the_kl_divergence_and_each_row_may_have_another_alpha():
     found = of_probabilities(scores, target, 1.0)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     probs = torch.stack([map_scores(row, alpha) for row, alpha in zip(scores, ALPHAS, strict=True)])
-    together = fenchel_young_loss(scores, probs, target, torch.tensor(ALPHAS, dtype=torch.float64))
+    alphas = torch.tensor(ALPHAS, dtype=torch.float64, requires_grad=True)
+    together = fenchel_young_loss(scores, probs, target, alphas)
     alone = [of_probabilities(*row) for row in zip(scores, target, ALPHAS, strict=True)]
     torch.testing.assert_close(together, torch.stack(alone), atol=1e-9, rtol=0)
     assert math.isfinite(together.sum())
+    assert not together.requires_grad
