@@ -119,6 +119,10 @@ def test_each_head_of_a_layer_gets_its_mapping():
     smaller = build_model(attn_mapping="softmax,sparsemax|softmax*3,softmax|sparsemax*3", **THREE)
     specs = smaller.attention_options.specs["encoder-self"]
     assert list(map(str, specs)) == ["softmax", "softmax|sparsemax*3"]
+    # fairseq forgets which layers it kept once it has loaded their weights
+    recorded = smaller.attention_options.features["attention"].recorded_options()
+    again = build_model(decoder_layers=3, **recorded)
+    assert again.attention_options.specs["encoder-self"] == specs
 
 
 @pytest.mark.parametrize("listed", ["0,2", [0, 2]])  # as fairseq's arguments give it

@@ -129,6 +129,7 @@ class AttentionHeads(Feature):
     decoder_self_attn_heads: list[int] | None = _heads_of(DECODER_SELF)
     cross_attn_heads: list[int] | None = _heads_of(CROSS)
     specs: dict[str, list[LayerSpec]] = field(init=False, default_factory=dict)
+    kept: dict[str, list[LayerSpec]] = field(init=False, default_factory=dict)  # of specs
     heads: dict[str, list[int]] = field(init=False, default_factory=dict)
     places: dict[str, int] = field(init=False, default_factory=dict)
     mapping_defaults: dict[str, Any] = field(init=False, default_factory=dict)
@@ -139,6 +140,8 @@ class AttentionHeads(Feature):
                 self.places[attention] = int(getattr(args, f"{SIDES[attention]}_attention_heads"))
                 self.specs[attention] = self._mappings(args, attention)
                 self.heads[attention] = self._heads(args, attention)
+                if _layers(args, attention)[1]:
+                    self.kept[attention] = self.specs[attention]
                 continue
             for foreign in (MAPPING_OPTIONS[attention], HEADS_OPTIONS[attention]):
                 if getattr(self, foreign) is not None:
@@ -192,7 +195,8 @@ class AttentionHeads(Feature):
             _share_parameters(model)
 
     def recorded_options(self) -> dict[str, Any]:
-        return heads_options(self.heads)
+        # fairseq forgets which layers it kept once it has loaded their weights
+        return {**heads_options(self.heads), **mapping_options(self.kept)}
 
     def _mapping_option(self, attention: str) -> str:
         """The option that names the mapping of an attention."""
