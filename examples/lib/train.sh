@@ -113,11 +113,13 @@ run=${RUN##*/}
 
 # A training may go on on another device
 file=$RUN/settings.txt
-if ((NODE_RANK == 0)) && [[ ! -f $file || $(tail -n +2 "$file") != "$settings" ]]; then
+if [[ ! -f $file || $(tail -n +2 "$file") != "$settings" ]]; then
     require_model "the mapping" "$MAPPING"
-    if [[ -d $checkpoints ]]; then set_aside "$RUN" "settings or data of $run have changed"; fi
-    mkdir -p "$RUN"
-    write_atomically "$file" printf 'device: %s\n%s\n' "$device" "$settings"
+    if ((NODE_RANK == 0)); then
+        if [[ -d $checkpoints ]]; then set_aside "$RUN" "settings or data of $run have changed"; fi
+        mkdir -p "$RUN"
+        write_atomically "$file" printf 'device: %s\n%s\n' "$device" "$settings"
+    fi
 fi
 if is_done "$RUN/.train.done" "$step" && [[ -f $checkpoints/checkpoint_best.pt ]]; then
     say "train $run: already done"
