@@ -89,9 +89,12 @@ class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> Any:
-        """Like fairseq's, with the same arguments, but may leave out weights that nobody reads."""
-        if alignment_layer is None and self.training and self.weights_are_unread:
-            alignment_layer = NO_LAYER
+        """Like fairseq's, with the same arguments, but may leave out weights that nobody reads.
+
+        Alignments are those of the last layer whose cross-attention has heads left.
+        """
+        if alignment_layer is None:
+            alignment_layer = self._alignment_layer()
         return super().extract_features(
             prev_output_tokens,
             encoder_out,
@@ -100,6 +103,15 @@ class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
             alignment_layer,
             alignment_heads,
         )
+
+    def _alignment_layer(self) -> int | None:
+        if self.training:
+            return NO_LAYER if self.weights_are_unread else None
+        attentions = [layer.encoder_attn for layer in self.layers]
+        with_heads = [
+            i for i, attention in enumerate(attentions) if attention and attention.num_heads
+        ]
+        return with_heads[-1] if with_heads else None
 
 
 def wrap_layers(stack: Any, cfg: Any) -> None:

@@ -59,6 +59,16 @@ def test_heads_are_given_for_each_layer_or_once_for_all(options, expected):
     assert model.pruning_state is None
 
 
+def test_alignments_are_those_of_the_last_layer_with_heads():
+    model = build_model(cross_attn_heads="4,0").eval()
+    net_input = batch([5], [4])["net_input"]
+    default, first = (
+        model(**net_input, alignment_layer=layer)[1]["attn"][0] for layer in (None, 0)
+    )
+    torch.testing.assert_close(default.sum(-1), torch.ones(1, 4))
+    assert torch.equal(default, first)
+
+
 @pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
 def test_every_parameter_gets_a_gradient_and_unused_norms_are_left_out(norm):
     model = build_model(head_gates="encoder-self,cross", **norm, **UNEVEN)
