@@ -55,10 +55,12 @@ def test_heads_that_do_not_learn_are_left_out():
 
 
 def test_rising_heads_count_from_the_update_after_softmax():
-    softmax, drawn = {"cross": {"0": [1.0] * 4}}, {"cross": {"0": [1.0004, 1.0001, 1.0003, 1.0002]}}
-    result = rank_correlation(lines(softmax, drawn, {"cross": {"0": [1.4, 1.1, 1.3, 1.2]}}))
+    courses = [1.0] * 4 + [None], [1.0004, 1.0001, 1.0003, 1.0002, None], [1.4, 1.1, 1.3, 1.2, None]
+    record = lines(*({"cross": {"0": own}} for own in courses))
+    result = rank_correlation(record)
     assert (result.first_update, result.of_model) == (10, pytest.approx(1.0))
     assert as_text(result).endswith("; the heads largely keep their initial order")
+    assert "keep" not in as_text(result._replace(end={"cross": [1.1, 1.4, 1.2, 1.3]}))  # reversed
 
 
 def test_a_value_that_layers_share_counts_once():
@@ -89,6 +91,11 @@ def test_a_checkpoint_is_compared_at_its_own_update_and_only_with_its_own_record
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
     assert (result.name, result.last_update) == ("tv", 10)
     assert result == rank_correlation(record[:2], "tv")
+    # Between two lines, its own values come last
+    between = dict(reversed(moved(END).items()))
+    result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 15, between)
+    last = {"update": 15, "values": moved(END)}
+    assert result == rank_correlation([*record[:2], last], "tv")
     for present, message in (
         (moved(END), "other values at update 10: it is from another training"),
         ({"cross": {"0": [1.0]}}, "has other heads: perhaps it is from before pruning"),
