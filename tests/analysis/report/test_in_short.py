@@ -34,7 +34,7 @@ def test_heads_whose_removal_makes_no_score_worse_could_go():
         return {"ablation": {"loss": change}, "significant": list(significant)}
 
     heads = [(0.5, removed(0.2, "loss")), (0.5, removed(0.01)), (0.5, removed(-0.004))]
-    words = text(*heads, (0.5, removed(-0.1, "loss")))
+    words = text(*heads, (0.5, removed(-0.1, "loss")), (0.5, {**removed(-1), "gate": 0}))
     assert "Of 4 heads that were removed one at a time, 3 made no score significantly" in words
     assert words.endswith("head 3; cross, layer 1, head 2; cross, layer 1, head 1.")
     assert "could be removed first" not in text(heads[0])
