@@ -65,9 +65,9 @@ def test_words_are_read_with_their_columns_and_a_range_is_one_token(opened):
 def test_named_entities_are_read_under_their_usual_keys(opened, misc, entity):
     file = opened(line(misc=misc))
     assert file[0].words[0].entity == entity
-    # A range takes the entity of its words
-    of_range = opened(line("1-2", head="_", misc=misc) + line(1) + line(2))
-    assert [word.entity for word in of_range[0].words] == [entity] * 2
+    # The words of a range take its entity, unless they have their own
+    of_range = opened(line("1-2", head="_", misc=misc) + line(1) + line(2, misc="NE=LOC"))
+    assert [word.entity for word in of_range[0].words] == [entity, "LOC"]
     assert file.has_entities == (entity is not None)
 
 
@@ -91,7 +91,11 @@ def test_sentences_are_read_in_any_order(opened):
         ("# one\n" + line() + "\n" + line(1) + line(3), "line 5: the column ID is '3', not 2"),
         (line(head="x"), "line 1: the column HEAD is 'x': a word's number, 0 or _ is expected"),
         (line(head=2), "line 1: word 1 has the head 2 in a sentence of 1 words"),
+        (line(head=1), "line 1: word 1 has the head 1 in a sentence of 1 words"),
         (line() + line("1-2"), "line 2: the column ID is '1-2', not 2"),
+        (line("1-2") + line() + line("2-3"), "line 3: the column ID is '2-3', not 2"),
+        (line("1-0"), "line 1: the range 1-0 has no valid end"),
+        (line("1-2") + line(), "line 2: a sentence has no words, or lacks words of its last range"),
         ("# only a comment\n\n" + line(), "line 1: a sentence has no words, or"),
     ],
 )
