@@ -14,7 +14,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.data.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.data.batch import Batch, Side
 from fairseq_entmax.analysis.data.tokens import TokenTable
-from fairseq_entmax.analysis.passes.collect import AnnotationCounts
+from fairseq_entmax.analysis.passes.collect import AnnotationCounts, _baselines
 from fairseq_entmax.analysis.passes.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 from tests.analysis.annotations.test_conllu import line
@@ -255,6 +255,13 @@ def test_batches_of_any_size_match_the_loops(annotated, dictionary, size):
     assert counts["part_of_speech"] == {tag: pytest.approx(shares[tag] / 12) for tag in shares}
 
 
+def test_the_baseline_of_equally_frequent_offsets_is_the_nearest_then_the_one_to_the_left():
+    found = _baselines(Counter([-8, -1, 1, 9]))
+    baseline = {"baseline": 1 / 4, "offset": -1}
+    assert found["to_head"] == found["to_dependent"] == baseline
+    assert found["offsets"] == {"-1": 1 / 4, "1": 1 / 4, "8": 1 / 4}  # at most 8 words apart
+
+
 @pytest.mark.parametrize("kind", ["Int", "Rel"])
 def test_interrogative_words_are_those_marked_in_the_parse(annotated, dictionary, kind):
     asking = line(1, "ab").replace("_\t_\t0", f"_\tNumber=Sing|PronType={kind}\t0")
@@ -275,6 +282,11 @@ def test_a_marker_matches_a_word_as_the_unknown_word_does(annotated):
     annotations = annotated(text, dictionary=dictionary)
     tokens = collate(dictionary, ["a <unk-0> b <unk-1>"])
     assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
+    # A word in which no token begins has no arcs
+    text = line(1, "a", head=2) + line(2, "Xylo", head=3) + line(3, "phon")
+    annotations = annotated(text.replace("_\t_\t_\n", "obj\t_\t_\n") + "\n", dictionary=dictionary)
+    batch = annotations.batch(torch.tensor([0]), collate(dictionary, ["a <unk-0>"]))
+    assert (batch.arc_dependent.tolist(), batch.arc_head.tolist()) == ([0], [1])
 
 
 def test_a_text_that_differs_or_another_number_of_sentences_is_refused(annotated, dictionary):
