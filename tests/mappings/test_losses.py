@@ -127,7 +127,9 @@ def test_masks_nan_and_half_precision_are_handled():
     place = finite[: target[1]].sum()
     alone = entmax_loss_parts(scores.detach()[1][finite][None], place[None], 1.5, 0.1).loss
     assert loss[1].item() == pytest.approx(alone.item(), abs=1e-12)
+    (followed,) = torch.autograd.grad(loss[1], scores, create_graph=True)
     loss[1:].sum().backward()
+    torch.testing.assert_close(followed[1], scores.grad[1])
     assert loss[2].isnan()
     assert scores.grad[2].isnan().all()
     assert (scores.grad[1][~finite] == 0).all()
