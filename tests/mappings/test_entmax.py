@@ -200,8 +200,9 @@ def test_kernels_receive_alpha_but_neither_softmax_nor_structure():
     assert build("entmax15").epsilon() == 0.5
     assert build("entmax:init=1.25").epsilon().tolist() == pytest.approx([0.25] * 4)
     assert build("softmax").epsilon() is None
-    for text in ("fusedmax", "entmax:oscar=learned", "sqpnormmax"):
+    for text in ("fusedmax:alpha=1", "entmax:oscar=learned", "sqpnormmax"):
         assert build(text).epsilon() is None
+        assert not build(text).is_softmax
     for text in ("entmax:alpha=1.5:tv=0", "entmax:alpha=1.5:oscar=0"):
         assert build(text).epsilon() == 0.5
         assert torch.equal(build(text)(attention_scores()), entmax(attention_scores(), 1.5))
@@ -229,7 +230,7 @@ def test_kernels_do_not_replace_a_changed_forward_pass():
 # -- precision, devices -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [*LEARNED, "fusedmax"])
+@pytest.mark.parametrize("text", [*LEARNED, "fusedmax", "softmax:temperature=learned"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_half_precision_module_maps_and_learns(text, dtype):
     mapping = build(text).to(dtype)
