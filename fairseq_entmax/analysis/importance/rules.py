@@ -25,8 +25,8 @@ Machine Translation*) applied it to translation. These are the contributions:
 A unit may come from its bias alone: all contributions to it are 0. The bias gets no relevance,
 so such a unit should have none; if a residual branch comes from bias alone, it counts as 0 in
 the sum (:func:`made_by_inputs`). If such a unit has relevance all the same (a hidden unit whose
-weights are 0; a value of 0), the relevance stays in the layer and position and goes to the
-sources of the layer's other units; see each function.
+weights are 0), the relevance stays in the layer and position and goes to the sources of the
+layer's other units; see each function.
 
 Relevance is ``(predictions, positions, units)`` and never negative; activations, which all
 predictions of a sentence share, are ``(positions, units)``."""
@@ -86,17 +86,11 @@ def residual(relevance: Tensor, stream: Tensor, added: Tensor) -> tuple[Tensor, 
 
 
 def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-    """Pass relevance of heads' outputs ``(predictions, queries, heads, head_dim)`` to their values.
-
-    If all values that have a weight are 0, the relevance of an output goes to the keys in
-    proportion to their weights, ``(heads, queries, keys)``."""
+    """Pass relevance of heads' outputs ``(predictions, queries, heads, head_dim)`` to their values,
+    by the weights ``(heads, queries, keys)``. An output that is 0 has no relevance to pass."""
     sizes = values.abs()
-    totals = torch.einsum("hqk,khd->qhd", weights, sizes)
-    per_unit, stranded = _divide(relevance, totals)
-    received = torch.einsum("hqk,pqhd->pkhd", weights, per_unit) * sizes
-    if stranded is not None:
-        received += torch.einsum("hqk,pqhd->pkhd", weights, stranded)
-    return received
+    per_unit, _ = _divide(relevance, torch.einsum("hqk,khd->qhd", weights, sizes))
+    return torch.einsum("hqk,pqhd->pkhd", weights, per_unit) * sizes
 
 
 def _divide(relevance: Tensor, totals: Tensor) -> tuple[Tensor, Tensor | None]:
