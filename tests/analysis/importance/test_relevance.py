@@ -129,6 +129,16 @@ def test_vanishing_weights_lose_no_relevance(part, size, options):
     assert all(heads.isfinite().all() for _, _, heads in every_head(result))
 
 
+def test_heads_whose_layer_adds_its_bias_alone_have_no_relevance():
+    model = make()
+    with torch.no_grad():
+        for _, _, attention in attention_modules(model):
+            attention.out_proj.weight.zero_()
+    result = head_relevance(model, batch([6], [5]))
+    assert not any(own.any() for layers in result.shares().values() for own in layers.values())
+    assert lost(result) < 1e-4
+
+
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 def test_padding_other_sentences_and_chunking_make_no_difference(at_once):
     model = make()
