@@ -50,6 +50,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     # Only the top layer has a head 1
     assert "cross, head 1, mean of 1 head in 1 layer:" in shown(own, head=1)
     assert torch.equal(own.weights(layer=2, head=1), expected.flip(0))
+    assert "cross, layer 2, mean of 1 head, without 1 with a closed gate:" in shown(own, layer=2)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,11 @@ def test_a_mean_says_how_many_heads_leave_out_keys():
     assert "no zeros" in shown(own, layer=0, head=1)
     # A word that occurs twice is numbered by position
     assert shown(own, layer=0, head=0).splitlines()[-2].split()[1:5] == ["0.50", "a#0", "0.50", "b"]
+    # Later tokens, which a decoder has not read, are not left out by choice
+    causal = torch.tensor([[1.0, 0.0], [0.5, 0.5]]).expand(2, 2, 2)
+    changes = {"attention": {"decoder-self": [causal]}, "gates": {"decoder-self": [[1.0, 1.0]]}}
+    text = " ".join(shown(look(read_tokens=["</s>", "x"], **changes)).split())
+    assert "none of 2 heads give some keys a weight of exactly 0; mean density 1.00" in text
 
 
 def test_word_weights_are_summed_over_keys_and_averaged_over_queries():
