@@ -94,6 +94,15 @@ def test_each_marker_counts_as_one_distinct_word():
     assert other["rouge1"] == pytest.approx((50 + 50 + 100) / 3)
 
 
+def test_without_a_loss_the_removal_with_the_lowest_score_comes_first():
+    systems = {(): GOOD, ("cross:0.0",): GOOD, ("cross:0.1",): BAD}
+    finished = {name: SentenceScores(None, texts) for name, texts in systems.items()}
+    scorer = SimpleNamespace(references=REFERENCES)
+    for how in ((bleu_metric(None, "en"), 10, 1), (None, 10, 1, Rouge())):
+        first, _ = compare(finished, scorer, *how)["removals"]
+        assert first["heads"] == ["cross:0.1"]
+
+
 def test_a_single_sentence_has_no_test():
     with pytest.raises(ValueError, match="needs at least 2 sentences, not 1"):
         paired_t_test([1.0], [2.0])
