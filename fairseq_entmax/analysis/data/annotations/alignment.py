@@ -48,21 +48,15 @@ def align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     try:
         return _align(subwords, words)
     except DifferentTextError:
-        return _align([x and _fold(x) for x in subwords], [_fold(word) for word in words])
+        return _align([x and x.casefold() for x in subwords], [word.casefold() for word in words])
 
 
 class DifferentTextError(ValueError):
     """Subwords and words are not of the same text."""
 
 
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFKD", text.casefold())
-
-
 def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     text = "".join(words)
-    if not text and not any(subwords):
-        return [NO_WORD] * len(subwords)
     word_at = [number for number, word in enumerate(words) for _ in word]
     # Where each subword can begin, given those before it; then given those after it as well
     places = [{0}]
