@@ -39,11 +39,15 @@ def test_the_correlation_is_spearmans_over_all_heads_by_attention_and_within_lay
         assert of["confidence", heads].number == number
     chance, changes = random.Random(0), {}
     one = ablated(small, lambda head: changes.setdefault(id(head), chance.random()))
-    heads = heads_of(small["models"][0])
-    sides = [[head["gradient"] for head in heads], [changes[id(head)] for head in heads]]
-    ranks = [np.argsort(np.argsort(side)) for side in sides]
-    expected = np.corrcoef(*ranks)[0, 1]
-    assert found(one)["gradient", ALL].value == pytest.approx(expected)
+
+    def expected(heads):
+        sides = [[head["gradient"] for head in heads], [changes[id(head)] for head in heads]]
+        return np.corrcoef([np.argsort(np.argsort(side)) for side in sides])[0, 1]
+
+    of, model = found(one), small["models"][0]
+    assert of["gradient", ALL].value == pytest.approx(expected(heads_of(model)))
+    layers = [expected(layer["heads"]) for layer in model["attentions"]]
+    assert of["gradient", WITHIN].value == pytest.approx(np.mean(layers))
 
 
 def test_a_loss_rises_and_other_scores_fall_where_a_head_mattered(small):
