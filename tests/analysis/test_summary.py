@@ -35,6 +35,18 @@ def test_a_line_has_the_means_of_an_attention_and_the_loss_in_nats_and_in_fairse
     assert summary.search_text({"lenpen": 0.0, "max_len_a": 0.0, "own": True}) == "lenpen 0.0, own"
 
 
+def test_copy_heads_are_listed_with_their_agreement_and_the_best_other_head():
+    analysis = synthetic_analysis(models=1, layers=2, heads=2, sentences=0)
+    (model,) = analysis["models"]
+    model["copying"] = {"share": 0.5, "unreachable": 0}
+    layers = [layer for layer in model["attentions"] if layer["attention"] == "cross"]
+    layers[0]["copy_heads"] = [1]
+    heads = [head for layer in layers for head in layer["heads"]]
+    for head, share in zip(heads, (0.1, 0.6, 0.4, 0.2), strict=True):
+        head["copy_agreement"] = {"largest": share}
+    assert summary.as_table(analysis).endswith("  0.1 (60%), next 1.0 (40%)")
+
+
 def test_a_missing_record_is_mentioned_in_the_table():
     analysis = synthetic_analysis(models=3, layers=1, heads=2, sentences=0)
     assert "jsonl" not in summary.as_table(analysis)
