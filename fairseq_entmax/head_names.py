@@ -12,8 +12,6 @@ _NUMBERS = re.compile(r"([0-9]{1,6})\s*\.\s*([0-9]{1,6})")
 
 
 class Head(NamedTuple):
-    """One head of a model."""
-
     attention: str  # encoder-self, decoder-self or cross
     layer: int  # from 0, the bottom
     head: int  # from 0, in the order of the checkpoint's projections

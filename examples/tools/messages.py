@@ -52,6 +52,5 @@ def text_files(prefix: Path | str, ends: Sequence[str], mode: str = "w") -> Iter
 
 
 def write_line(files: Sequence[IO[str]], texts: Iterable[str]) -> None:
-    """Write one line to each file."""
     for file, text in zip(files, texts, strict=True):
         file.write(f"{text}\n")

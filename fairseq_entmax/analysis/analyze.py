@@ -35,7 +35,6 @@ LONGEST_SHOWN = 80
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options, including fairseq's."""
     options = loading.data_parser(choices.ANALYZE)
     options.prog = "fairseq-entmax analyze"
     choices.add_analyze_options(options)
@@ -43,7 +42,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command."""
     loading.log_to_stderr()
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)

@@ -34,7 +34,6 @@ ALL = "all"
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``analyze``."""
     group = parser.add_argument_group("output")
     group.add_argument("--output", metavar="DIR", help="the folder for analysis.json")
     group.add_argument("--overwrite", action="store_true", help="replace an existing file")
@@ -77,7 +76,6 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``ablate``."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--output",

@@ -32,7 +32,6 @@ class Cache(Mapping[str, "Tensor | None"]):
 
     @property
     def hypotheses(self) -> int:
-        """Number of hypotheses."""
         return self._origins.size(0)
 
     def cached(self) -> Cached:

@@ -20,7 +20,6 @@ def mark_future_mask(mask: Tensor) -> Tensor:
 
 
 def is_marked_future_mask(mask: Tensor | None) -> bool:
-    """Whether :func:`mark_future_mask` has marked the mask."""
     return getattr(mask, _FUTURE, False)
 
 

@@ -92,7 +92,6 @@ class MultiheadAttention(AttentionWithHeads):
         return reordered
 
     def _without_heads(self, request: Request) -> Answer:
-        """Answer a request to an attention without heads."""
         query, key = request.query, request.key
         output: Tensor = self.out_proj().expand_as(query)
         if not request.wants_weights:

@@ -37,7 +37,6 @@ class Request(NamedTuple):
 
     @property
     def wants_weights(self) -> bool:
-        """Whether weights are asked for, in either form."""
         return self.need_weights or self.need_head_weights
 
     def select_weights(self, probs: Tensor) -> Tensor | None:

@@ -127,7 +127,6 @@ class HeadL0Criterion(FairseqCriterion):
         return getattr(meters.get("loss"), "sum", 0.0)
 
     def logging_outputs_can_be_summed(self) -> bool:
-        """Whether workers may sum what they log, as the stock criterion says."""
         return self.stock_criterion.logging_outputs_can_be_summed()
 
     def _log(self, gates: GatesByLayer, state: PruningState) -> None:

@@ -196,7 +196,6 @@ class HeadPenalty:
         return (expected - target.to(expected)) / max(1, group.num_free)
 
     def _groups(self, gates: GatesByLayer) -> list[_Group]:
-        """The gates that share a target."""
         groups = []
         for name, target in (self.targets or {}).items():
             names = ATTENTIONS if name == ALL else (name,)

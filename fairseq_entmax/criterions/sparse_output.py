@@ -144,7 +144,6 @@ class EntmaxLossCriterion(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """True, as workers may sum what they log."""
         return True
 
 

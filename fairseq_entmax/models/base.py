@@ -92,7 +92,6 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add fairseq's options for the model, and those of this package."""
         super().add_args(parser)  # type: ignore[misc]
         # fairseq looks for options only in the registered class, not in its bases
         options = (vars(base).get("__dataclass") for base in cls.__mro__)
@@ -188,7 +187,6 @@ class ModelWithHeads(ForInference, Restoring, nn.Module):
         self._seed = torch.initial_seed()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; arguments and result are those of fairseq's model."""
         if self.monitor is not None:
             self.monitor.observe(self.training)
         if self.training:

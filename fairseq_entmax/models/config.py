@@ -26,7 +26,6 @@ _OF_CRITERIONS = ("target_head", "decide_head", "l0_", "loss_alpha", "copy_loss"
 
 
 def defaults_of(features: Features) -> dict[str, Any]:
-    """The options of features, with their defaults."""
     return {entry.name: entry.default for entry in options_of(features)}
 
 

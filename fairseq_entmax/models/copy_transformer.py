@@ -106,7 +106,6 @@ class CopyDecoder(EntmaxTransformerDecoder):
         self.copy_attention().scores_of = self.copy.copy_heads
 
     def copy_attention(self) -> MultiheadAttention:
-        """The cross-attention that the copy heads belong to."""
         layer: Any = self.layers[self.copy.layer]
         attention: MultiheadAttention = layer.encoder_attn
         return attention

@@ -28,8 +28,6 @@ from fairseq_entmax.models.feature import Feature, option
 
 @dataclass
 class HeadRecord(Feature):
-    """The record of what heads learn, in logs and files."""
-
     name = "record"
     alpha_log_interval: int = option(
         10,

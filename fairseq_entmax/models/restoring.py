@@ -82,7 +82,6 @@ class Restoring(nn.Module):
             )
 
     def _log_missing(self) -> None:
-        """Log what the loaded checkpoint lacked."""
         modules = list(self.modules())
         gates = [module for module in modules if isinstance(module, Gate)]
         new_gates = [name for gate in gates for name in gate.filled if name.endswith("weight")]

@@ -62,5 +62,4 @@ def check_flag(value: Any) -> bool:
 
 
 def check_factor(value: Any) -> float:
-    """Check a factor of the learning rate."""
     return check_lr_factor(value, "the factor")

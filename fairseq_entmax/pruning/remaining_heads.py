@@ -34,7 +34,6 @@ class RemainingHeads(NamedTuple):
     copy: dict[str, str]  # options for copying by the remaining heads
 
     def options(self) -> dict[str, str]:
-        """The options of a model with these heads."""
         return {**heads_options(self.counts), **mapping_options(self.mappings), **self.copy}
 
 

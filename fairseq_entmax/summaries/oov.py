@@ -56,7 +56,6 @@ class Vocabulary:
 
 
 def marker(number: int) -> str:
-    """The marker with this number."""
     return f"<unk-{number}>"
 
 

@@ -12,7 +12,6 @@ from fairseq_entmax.summaries import oov
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command with the arguments after ``fairseq-entmax oov``."""
     options = _parser().parse_args(arguments)
     for name, least in (("words", 1), ("markers", 0), ("cut_source", 1), ("cut_target", 1)):
         value = getattr(options, name, None)

@@ -67,8 +67,6 @@ class Score(NamedTuple):
 
 
 class Rouge:
-    """Scores summaries."""
-
     def __init__(self, options: RougeOptions | None = None) -> None:
         self.options = options or RougeOptions()
         scorer = require_rouge_score()
@@ -118,7 +116,6 @@ class Rouge:
 def score_documents(
     rouge: Rouge, summaries: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[dict[str, Score]]:
-    """Score the summaries of several documents."""
     documents = zip(summaries, *references, strict=True)
     each = watched(documents, "ROUGE", len(summaries), unit="documents")
     return [rouge.score(summary, texts) for summary, *texts in each]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command with the arguments after ``fairseq-entmax rouge``."""
     options = _parser().parse_args(arguments)
     for name, least in (("bytes", 1), ("bootstrap", 1), ("seed", 0)):
         value = getattr(options, name)

@@ -228,7 +228,6 @@ def measure(
 
 
 def data(text: str) -> str:
-    """DATA, checked."""
     if text.startswith(RANDOM):
         synthetic.lengths_of(text.removeprefix(RANDOM))
     elif not Path(text).is_dir():

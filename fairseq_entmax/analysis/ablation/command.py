@@ -41,7 +41,6 @@ JOURNAL, JSON = "removals.jsonl", "ablation.json"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command."""
     parser = loading.data_parser(choices.ABLATE)
     parser.prog = "fairseq-entmax ablate"
     choices.add_ablate_options(parser)

@@ -37,7 +37,6 @@ class SentenceScores(NamedTuple):
 
 
 def names_of(removal: Removal) -> Names:
-    """The names of the heads."""
     return tuple(str(head) for head in removal)
 
 

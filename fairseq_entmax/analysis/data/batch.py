@@ -114,7 +114,6 @@ class Tables:
 
     @property
     def device(self) -> torch.device:
-        """The device of the batches."""
         return self.source.rank.device
 
     def batch(self, sample: Any) -> Batch:

@@ -123,7 +123,6 @@ class GeneratedDataset:
         return max(int(self._dataset.src_sizes[number]), self.tgt_sizes[number])
 
     def collater(self, items: Sequence[dict[str, Any]]) -> Any:
-        """Make a batch as fairseq does."""
         return self._dataset.collater(items)
 
     def generate(self, sample: Any) -> Any:

@@ -46,5 +46,4 @@ def load_samples(
 
 
 def on_device(sample: Any, device: torch.device) -> Any:
-    """Move a fairseq batch to a device."""
     return utils.move_to_cuda(sample, device) if device.type == "cuda" else sample

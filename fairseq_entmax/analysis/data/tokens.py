@@ -76,7 +76,6 @@ class TokenTable:
 
     @classmethod
     def of(cls, dictionary: Any, language: str | None = None) -> TokenTable:
-        """Make the table of a fairseq dictionary."""
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
         words = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))
@@ -103,7 +102,6 @@ class TokenTable:
         )
 
     def to(self, device: torch.device) -> TokenTable:
-        """Return the table on a device."""
         facts: dict[str, Any] = {
             name: one.to(device) for name, one in vars(self).items() if isinstance(one, Tensor)
         }

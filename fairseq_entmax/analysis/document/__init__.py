@@ -21,7 +21,6 @@ DIGITS = 6
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read and validate an analysis."""
     try:
         analysis = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -31,7 +30,6 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def validate(analysis: Any, name: str) -> None:
-    """Check a document against the schema."""
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:

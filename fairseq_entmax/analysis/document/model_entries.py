@@ -28,7 +28,6 @@ def model_entry(
     importance: dict[str, Shares],
     generated: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Return one entry of ``models``."""
     loaded = collector.loaded
     copy = loaded.model.attention_options.copy
     layers = []

@@ -96,7 +96,6 @@ def _add_output(shown: Any) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command."""
     options, fairseq_options = look_parser().parse_known_args(list(arguments))
     sentences, translations = _sentences(options)
     if options.output is not None:

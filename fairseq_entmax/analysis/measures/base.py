@@ -61,7 +61,6 @@ class Number:
 
 
 def declared(analysis: Dictionary[str, Any]) -> list[Number]:
-    """Return the numbers that a document declares."""
     return [Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]]
 
 

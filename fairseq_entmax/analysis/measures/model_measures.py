@@ -49,7 +49,6 @@ class ModelMeasure:
         """Add a batch to the model's sums, which also have ``loss`` and ``unreachable``."""
 
     def result(self, model: Any, sums: Sums) -> Fields:
-        """Return the numbers."""
         raise NotImplementedError
 
 

@@ -52,7 +52,6 @@ class LayerWeights:
 
     @cached_property
     def float64(self) -> Tensor:
-        """The weights in float64."""
         return self.weights.double()
 
     @cached_property
@@ -82,7 +81,6 @@ class Sums(dict[str, "Tensor"]):
         self.labels: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, value: Tensor) -> None:
-        """Add a batch's sum."""
         value = value.double()
         self[name] = self[name] + value if name in self else value
 

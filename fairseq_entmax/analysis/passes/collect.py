@@ -36,7 +36,6 @@ class DataCounts:
         self.numbers: Counter[str] = Counter()
 
     def update(self, sample: Any, batch: Batch) -> None:
-        """Add the sentences of a batch."""
         self.ids.extend(sample["id"].tolist())
         if self.annotated is not None and batch.annotated is not None:
             self.annotated.update(batch.annotated)
@@ -101,7 +100,6 @@ class AnnotationCounts:
         self._sums = Sums()
 
     def update(self, batch: AnnotatedBatch) -> None:
-        """Add one batch."""
         self._sentences += batch.word.size(0)
         offsets = (batch.arc_head - batch.arc_dependent).tolist()
         for relation, offset in zip(batch.arc_relation.tolist(), offsets, strict=True):

@@ -10,7 +10,6 @@ from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 
 def report_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's options."""
     parser = argparse.ArgumentParser(
         prog="fairseq-entmax report",
         description="Draws an analysis as one HTML file that opens without a network connection: "

@@ -97,7 +97,6 @@ def figure_files(
 
 
 def drawn(files: Dictionary[Path, tuple[Drawable, str]]) -> dict[Path, bytes]:
-    """Draw the content of each file."""
     contents = {}
     specs: dict[str, dict[str, Any]] = {}
     for file, (figure, name) in watched(files.items(), "figures", unit="files"):

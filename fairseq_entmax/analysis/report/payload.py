@@ -34,7 +34,6 @@ def measures_of(analysis: dict[str, Any]) -> list[Number]:
 
 
 def values_of(analysis: dict[str, Any], number: Number) -> set[float]:
-    """The distinct values that heads have."""
     values = {
         number.of(head, layer)
         for model in analysis["models"]

@@ -24,7 +24,6 @@ class SearchCounts:
     impossible_prefix: int = 0  # with a forced word of probability zero
 
     def add(self, other: SearchCounts) -> None:
-        """Add the sentences of other searches."""
         for name, number in vars(other).items():
             setattr(self, name, getattr(self, name) + number)
 

@@ -167,7 +167,6 @@ class AttentionHeads(Feature):
                 raise ValueError(f"{where}, layer {layer}): {error}") from None
 
     def attach(self, model: Any, args: Any) -> None:
-        """Give every attention of the model its mapping and number of heads."""
         generator = torch.Generator().manual_seed(model.head_seed())
         layers = list(every_attention(model))
         places = [(attention, layer) for attention, layer, *_ in layers]
@@ -199,12 +198,10 @@ class AttentionHeads(Feature):
         return {**heads_options(self.heads), **mapping_options(self.kept)}
 
     def _mapping_option(self, attention: str) -> str:
-        """The option that names the mapping of an attention."""
         option = MAPPING_OPTIONS[attention]
         return "attn_mapping" if getattr(self, option) is None else option
 
     def _mappings(self, args: Any, attention: str) -> list[LayerSpec]:
-        """The mapping of each layer of an attention."""
         option = self._mapping_option(attention)
         (layers, remaining), named = _layers(args, attention), getattr(self, option)
         if remaining and named.is_list:
@@ -216,7 +213,6 @@ class AttentionHeads(Feature):
             raise ValueError(f"{option_name(option)} ({attention} attention): {error}") from None
 
     def _heads(self, args: Any, attention: str) -> list[int]:
-        """The number of heads of each layer of an attention."""
         option = HEADS_OPTIONS[attention]
         layers, remaining = _layers(args, attention)
         most, counts = self.places[attention], getattr(self, option)

@@ -33,7 +33,6 @@ def parse_copy_heads(value: Any) -> tuple[int, ...]:
 
 
 def parse_copy_mapping(value: Any) -> MappingSpec:
-    """Parse the one mapping of the copy heads."""
     text = values.mapping_text(value)
     if re.search(r"[,|()*]", text):
         raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")

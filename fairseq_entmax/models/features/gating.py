@@ -21,7 +21,6 @@ def parse_attentions(value: Any) -> tuple[str, ...]:
 
 
 def parse_gate(value: Any) -> str:
-    """Check the name of a gate."""
     if value not in GATES:
         raise ValueError(f"unknown gate {value!r}; allowed: {', '.join(GATES)}")
     return str(value)
@@ -127,8 +126,6 @@ class Gates(Feature):
 
 @dataclass
 class FrozenDecoder(Feature):
-    """A decoder that does not learn."""
-
     name = "frozen_decoder"
     freeze_decoder: bool = option(
         False,

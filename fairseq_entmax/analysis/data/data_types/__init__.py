@@ -15,7 +15,6 @@ DATA_TYPES: tuple[DataType, ...] = (LabelledText(), LanguageModel(), MaskedText(
 
 
 def type_named(task: str) -> DataType:
-    """Return the type of data for a task's name."""
     for data_type in DATA_TYPES:
         if task in data_type.tasks:
             return data_type
@@ -24,7 +23,6 @@ def type_named(task: str) -> DataType:
 
 
 def type_of_task(task: Any) -> DataType:
-    """Return the type of data for a fairseq task."""
     return next((one for one in DATA_TYPES if isinstance(task, one.task_class)), DATA_TYPES[-1])
 
 
