@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from fairseq_entmax.analysis.data import GENERATED, REFERENCE
 from fairseq_entmax.analysis.measures import importance_measures, optional_names
@@ -34,12 +33,12 @@ ALL = "all"
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="DIR", help="the folder for analysis.json")
-    group.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    group.add_argument("--names", metavar="NAME,…", help="names for the models of --path")
-    group = parser.add_argument_group("measures")
-    group.add_argument(
+    add = parser.add_argument_group("output").add_argument
+    add("--output", metavar="DIR", help="the folder for analysis.json")
+    add("--overwrite", action="store_true", help="replace an existing file")
+    add("--names", metavar="NAME,…", help="names for the models of --path")
+    add = parser.add_argument_group("measures").add_argument
+    add(
         "--of",
         choices=(REFERENCE, GENERATED),
         default=REFERENCE,
@@ -47,26 +46,26 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "found with fairseq's search options, such as --beam, or those of --task "
         "entmax_summarization (default: %(default)s)",
     )
-    group.add_argument(
+    add(
         "--measures",
         metavar="NAME,…",
         help=f"the measures to compute, separated by commas: {', '.join(optional_names())} "
         f"(default: all)",
     )
-    group.add_argument(
+    add(
         "--sentences",
         metavar="N,…",
         help="the sentences whose attention maps are kept, counted from 0; '' keeps none (default: "
         f"{MAPS} of all lengths, those near the median first)",
     )
-    group.add_argument(
+    add(
         "--conllu",
         metavar="FILE",
         help="CoNLL-U parses of the source, one for each sentence of the data set, in the same "
         "order: adds dependencies, parts of speech and named entities",
     )
     for measure in importance_measures():
-        group.add_argument(
+        add(
             f"--{measure.name}-sentences",
             type=int,
             metavar="N",
@@ -76,16 +75,16 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
+    add = parser.add_argument_group("output").add_argument
+    add(
         "--output",
         metavar="DIR",
         help="the folder for ablation.json and removals.jsonl; an existing folder with the same "
         "settings is resumed",
     )
-    group.add_argument("--overwrite", action="store_true", help="discard the results in DIR")
-    group = parser.add_argument_group("heads to remove")
-    group.add_argument(
+    add("--overwrite", action="store_true", help="discard the results in DIR")
+    add = parser.add_argument_group("heads to remove").add_argument
+    add(
         "--heads",
         metavar="HEADS",
         nargs="+",
@@ -94,7 +93,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head "
         "that is neither closed nor a copy head",
     )
-    group.add_argument(
+    add(
         "--sets",
         metavar="HEADS",
         nargs="+",
@@ -102,11 +101,8 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="heads to remove together, named as for --heads: each argument is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
-    _add_scores(parser.add_argument_group("scores"))
-
-
-def _add_scores(group: Any) -> None:
-    group.add_argument(
+    add = parser.add_argument_group("scores").add_argument
+    add(
         "--scores",
         metavar="SCORES",
         help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; for models that "
@@ -114,7 +110,7 @@ def _add_scores(group: Any) -> None:
         f"token, teacher-forced, or of a class; bleu and rouge generate text, once for both, as "
         f"fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
-    group.add_argument(
+    add(
         "--trials",
         type=int,
         default=TRIALS,
@@ -122,21 +118,21 @@ def _add_scores(group: Any) -> None:
         help="trials of BLEU's significance test (default: %(default)s), seeded by --seed; p "
         "is never below 1 / (N + 1)",
     )
-    group.add_argument(
+    add(
         "--sacrebleu-tokenize",
         metavar="NAME",
         help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). If "
         "the data is tokenized, detokenize it with fairseq's --tokenizer, or score the tokens "
         "unchanged with 'none'",
     )
-    group.add_argument(
+    add(
         "--rouge-bytes",
         type=int,
         metavar="N",
         help="for rouge, cut summaries and references after N bytes, and use recall instead of "
         "F1; 75 for DUC 2004",
     )
-    group.add_argument(
+    add(
         "--rouge-sentences",
         metavar="SEP",
         help="for rouge, the mark after or between sentences, such as '</t>'",
@@ -200,9 +196,9 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         allow_abbrev=False,
         add_help=False,
     )
-    group = parser.add_argument_group("models")
+    add = parser.add_argument_group("models").add_argument
     several = "; separate several with ':'" if command == "analyze" else ""
-    group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
+    add("--path", metavar="FILE", help=f"the checkpoint{several}")
     add_options(parser)
     add = parser.add_argument_group("main options of fairseq").add_argument
     add(
@@ -219,7 +215,7 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         together = "for bleu and rouge, how to join subwords: sentencepiece, or '@@ '"
         add("--remove-bpe", metavar="KIND", nargs="?", help=together)
     add("--user-dir", metavar="DIR", help="a folder whose code registers further models etc.")
-    group = parser.add_argument_group("help")
+    add = parser.add_argument_group("help").add_argument
     more = "show this help; fairseq-generate --help shows more of fairseq's options"
-    group.add_argument("-h", "--help", action="help", help=more)
+    add("-h", "--help", action="help", help=more)
     parser.parse_known_args(arguments)

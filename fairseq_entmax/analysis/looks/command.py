@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_entmax.analysis.looks import USAGE
 from fairseq_entmax.attentions import ATTENTIONS
@@ -40,59 +39,46 @@ def look_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", nargs="?", help="a file that fairseq-train wrote"
     )
-    texts = parser.add_argument_group("Sentences")
-    texts.add_argument(
-        "--text", metavar="TEXT", action="append", help="a sentence; repeat --text for several"
-    )
-    texts.add_argument(
+    add = parser.add_argument_group("Sentences").add_argument
+    add("--text", metavar="TEXT", action="append", help="a sentence; repeat --text for several")
+    add(
         "--translation",
         metavar="TEXT",
         action="append",
         help="the translation to use, one for each --text in the same order (default: the model's "
         "own, by beam search)",
     )
-    texts.add_argument(
+    add(
         "--input",
         metavar="FILE",
         help="a file with a sentence per line, or a sentence, a tab and its translation; - is "
         "standard input",
     )
-    texts.add_argument(
+    add(
         "--data",
         metavar="DATA-BIN",
         help="the folder with the dictionaries (default: the one used in training)",
     )
-    texts.add_argument(
-        "--lower", action="store_true", help="lower-case the sentences, like the training text"
-    )
-    _add_output(parser.add_argument_group("What is printed"))
-    return parser
-
-
-def _add_output(shown: Any) -> None:
-    shown.add_argument(
+    add("--lower", action="store_true", help="lower-case the sentences, like the training text")
+    add = parser.add_argument_group("What is printed").add_argument
+    add(
         "--attention",
         choices=ATTENTIONS,
         help="which attention (default: cross, or else decoder-self, or else encoder-self)",
     )
-    shown.add_argument(
-        "--layer", type=int, metavar="N", help="a layer, from 0 (default: the mean over all)"
-    )
-    shown.add_argument(
-        "--head", type=int, metavar="N", help="a head, from 0 (default: the mean over all)"
-    )
-    shown.add_argument(
-        "--top", type=int, default=3, metavar="N", help="links per word (default: %(default)s)"
-    )
-    shown.add_argument(
+    add("--layer", type=int, metavar="N", help="a layer, from 0 (default: the mean over all)")
+    add("--head", type=int, metavar="N", help="a head, from 0 (default: the mean over all)")
+    add("--top", type=int, default=3, metavar="N", help="links per word (default: %(default)s)")
+    add(
         "--words",
         action="store_true",
         help="words instead of subwords: weights are summed over the subwords of an attended "
         "word, and averaged over those of an attending word",
     )
-    shown.add_argument("--json", action="store_true", help="print all weights as JSON instead")
-    shown.add_argument("--output", metavar="FILE.html", help="also write the report's page")
-    shown.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
+    add("--json", action="store_true", help="print all weights as JSON instead")
+    add("--output", metavar="FILE.html", help="also write the report's page")
+    add("--overwrite", action="store_true", help="replace the page if it exists")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -15,32 +15,29 @@ def report_parser() -> argparse.ArgumentParser:
         description="Draws an analysis as one HTML file that opens without a network connection: "
         "every head of every model, the papers' figures, and attention maps.",
     )
-    parser.add_argument(
-        "analysis", metavar="ANALYSIS", help="the analysis.json that fairseq-entmax analyze wrote"
-    )
-    parser.add_argument("--output", metavar="FILE", required=True, help="the HTML file to write")
-    parser.add_argument("--figures", metavar="DIR", help="also write the figures to files there")
-    parser.add_argument(
+    add = parser.add_argument
+    add("analysis", metavar="ANALYSIS", help="the analysis.json that fairseq-entmax analyze wrote")
+    add("--output", metavar="FILE", required=True, help="the HTML file to write")
+    add("--figures", metavar="DIR", help="also write the figures to files there")
+    add(
         "--formats",
         metavar="FORMATS",
         help="formats of the figures' files, any of png,svg,pdf (default: all)",
     )
-    parser.add_argument(
+    add(
         "--figure-names",
         metavar="NAMES",
         help="the figures to write, separated by commas, with * as a wildcard, such as "
         "grid_density,map_3_cross_1_0 or 'map_*' (default: the page's figures, a grid for each main "
         "measure, and for the first sentence the map of each attention's most confident head)",
     )
-    parser.add_argument(
-        "--heads-table", metavar="FILE", help="also write the table of heads as CSV to this file"
-    )
-    parser.add_argument(
+    add("--heads-table", metavar="FILE", help="also write the table of heads as CSV to this file")
+    add(
         "--pruning",
         metavar="FILE",
         help="pruning.tsv of a translation recipe, to plot BLEU against heads",
     )
-    parser.add_argument(
+    add(
         "--ablation",
         metavar="FILE",
         nargs="+",
@@ -49,7 +46,7 @@ def report_parser() -> argparse.ArgumentParser:
         help="ablation.json files of the analysed models, to show what each head is worth, and how "
         "well relevance, gradient and confidence agree with it",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    add("--overwrite", action="store_true", help="replace files that exist")
     return parser
 
 
