@@ -38,7 +38,7 @@ def test_pieces_are_aligned_with_the_words_they_spell(subwords, words, expected)
         ("1\u20442", "\u00bd"),
         ("e\u0301", "\u00e9"),
         ("\uff21", "A"),
-        ("ab", "a\u200bb"),
+        ("ab", "a\u200bb\x07"),
     ],
 )
 def test_texts_with_the_same_nfkc_form_match(subword: str, word: str) -> None:
