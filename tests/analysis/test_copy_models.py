@@ -23,7 +23,7 @@ from tests.analysis.data_types import small
 from tests.analysis.importance.test_sensitivity import assert_matches_differences
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
-from tests.support import batch, random_sentences
+from tests.support import MARKERS, batch, build_model, marked_task, random_sentences
 
 pytestmark = pytest.mark.slow
 
@@ -155,6 +155,16 @@ def test_the_gradient_is_that_of_the_mixture():
     assert_matches_differences(head_sensitivity(model, sample), model, sample)
     with pytest.raises(ValueError, match="the output of a copying model is a mixture, and no"):
         head_relevance(model, sample)
+
+
+def test_the_gradient_leaves_out_targets_that_cannot_be_copied():
+    task, options = marked_task(), {"attn_mapping": "softmax", "source_position_markers": MARKERS}
+    model, found = build_model(COPY, task=task, **options), []
+    for target in (len(task.target_dictionary) - 1, task.target_dictionary.pad()):
+        sample = batch([6, 4], [5, 3])
+        sample["target"][0, 1] = target
+        found.append(head_sensitivity(model, sample))
+    torch.testing.assert_close(*found)
 
 
 def test_the_search_for_summaries_is_recorded_with_its_options(folder, tmp_path):
