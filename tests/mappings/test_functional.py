@@ -292,6 +292,7 @@ def test_strided_and_empty_scores_are_mapped(function):
         empty = torch.empty(shape, requires_grad=True)
         function(empty).sum().backward()
         assert empty.grad.shape == shape
+    assert entmax(torch.zeros(0, 4), torch.ones(0, 1)).shape == (0, 4)
     for score in (-1e18, 0.0, 88.0, 1e18):
         assert function(torch.full((2, 1), score)).tolist() == [[1.0], [1.0]]
 
