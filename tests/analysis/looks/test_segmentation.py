@@ -70,6 +70,7 @@ def test_words_outside_the_dictionary_are_reported():
 
 def test_a_mask_of_a_masked_language_model_stays_one_token():
     made = dictionary("▁a", "▁b", "<mask>")
-    letters = SimpleNamespace(encode=lambda text: " ".join(f"▁{one}" for one in text.split()))
-    cut = Segmentation(made, bpe=letters)("a <mask> b")
+    # Some encoders make a token of a space at the end
+    pieces = SimpleNamespace(encode=lambda text: " ▁".join(["", *text.lstrip().split(" ")]))
+    cut = Segmentation(made, bpe=pieces, lower=True)("A <mask> b")
     assert words_of(made, cut) == ["▁a", "<mask>", "▁b", "</s>"]
