@@ -122,6 +122,7 @@ def test_the_share_is_saved_and_missing_from_a_mapping_without_a_rise(text):
     assert torch.equal(again(scores()), copy.deepcopy(mapping).float()(scores()))
     other.load_state_dict(state)  # a shorter rise: the share follows from the saved updates
     assert torch.equal(other(scores()), TEXTS[text](scores(), 0.5))
+    assert other.risen == 0.5
     set_updates(mapping, 8)
     other.load_state_dict(mapping.state_dict())
     assert torch.equal(other(scores()), TEXTS[text](scores(), 1.0))
