@@ -41,6 +41,8 @@ def test_fixed_mappings_are_shown_with_their_alpha(tmp_path):
     rows = value_table.model_values(read_model(path))
     found = [(row.mapping, row.learned, row.values["alpha"]) for row in rows]
     assert found == [("softmax", (), [1.0] * 4)] * 6
+    row = value_table.as_table(rows).splitlines()[-2]
+    assert row.split() == ["cross", "1", "softmax", "(fixed)", *["1.0000"] * 4]
 
 
 def test_missing_values_of_per_head_mappings_are_a_dash_or_null(tmp_path, capsys):
