@@ -39,22 +39,21 @@ def alpha_start(corpus: Corpus, model: str) -> Finding:
     )
 
 
-def faster_than_softmax(corpus: Corpus, what: str) -> Finding:
-    def judge(model: str) -> Finding:
-        run, softmax = timed_run(corpus, model), timed_run(corpus, SOFTMAX)
-        found = measures.faster(corpus, what, run, softmax, margin=0.02)
-        return found._replace(test=measures.of_attentions([run], "density"))
+@measures.of_each((FIXED, measures.SPARSEMAX, LEARNED))
+def _faster_and_densities(corpus: Corpus, model: str, what: str) -> Finding:
+    run, softmax = timed_run(corpus, model), timed_run(corpus, SOFTMAX)
+    found = measures.faster(corpus, what, run, softmax, margin=0.02)
+    return found._replace(test=measures.of_attentions([run], "density"))
 
-    found = measures.of_models((FIXED, measures.SPARSEMAX, LEARNED), judge)
+
+def faster_than_softmax(corpus: Corpus, what: str) -> Finding:
+    found = _faster_and_densities(corpus, what=what)
     test = f"interval over rounds; densities of encoder, decoder, cross: {found.test}"
     return found._replace(test=test)
 
 
-def speed_of_pruned(corpus: Corpus) -> Finding:
-
-    def judge(model: str) -> Finding:
-        pruned = timed_run(corpus, model, record.PRUNED, budget=measures.ALL)
-        whole = timed_run(corpus, model)
-        return measures.faster(corpus, measures.TRANSLATION, pruned, whole, margin=0.02)
-
-    return measures.of_models((SOFTMAX, LEARNED), judge)
+@measures.of_each((SOFTMAX, LEARNED))
+def speed_of_pruned(corpus: Corpus, model: str) -> Finding:
+    pruned = timed_run(corpus, model, record.PRUNED, budget=measures.ALL)
+    whole = timed_run(corpus, model)
+    return measures.faster(corpus, measures.TRANSLATION, pruned, whole, margin=0.02)

@@ -13,7 +13,7 @@ import numpy
 from scipy import stats
 
 from claims import measures, record, statistics, words
-from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_models
+from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_each
 from claims.modes import Array
 from claims.record import ATTENTIONS, DECODER_SELF, ENCODER_SELF, Corpus, Head, Pairs, Run
 from claims.rules import FAILS, HOLDS, UNDECIDED, UNFORMED, Decision, Finding, several
@@ -104,15 +104,10 @@ def _over_attentions(measure: Callable[[str], Array], margin: float = 0.01) -> F
     return more(means, margin, 3, f"interval over seeds; of each attention: {test}")
 
 
-def last_layers(corpus: Corpus) -> Finding:
-
-    def judge(model: str) -> Finding:
-        runs = corpus.of(model=model, **PLAIN)
-        return _over_attentions(
-            lambda name: measures.each(runs, partial(_rise, attention=name)), 0.02
-        )
-
-    return of_models(SPARSE, judge)
+@of_each(SPARSE)
+def last_layers(corpus: Corpus, model: str) -> Finding:
+    runs = corpus.of(model=model, **PLAIN)
+    return _over_attentions(lambda name: measures.each(runs, partial(_rise, attention=name)), 0.02)
 
 
 def densities_differ(corpus: Corpus) -> Finding:
@@ -120,16 +115,13 @@ def densities_differ(corpus: Corpus) -> Finding:
     return _over_attentions(lambda name: gap(pairs, partial(_spread, attention=name)))
 
 
-def diversity(corpus: Corpus) -> Finding:
-
+@of_each(SPARSE)
+def diversity(corpus: Corpus, model: str) -> Finding:
     def mean(run: Run, attention: str) -> float:
         return float(numpy.mean(_diversities(run, attention)))
 
-    def judge(model: str) -> Finding:
-        pairs = _against(corpus, model)
-        return _over_attentions(lambda name: gap(pairs, partial(mean, attention=name)))
-
-    return of_models(SPARSE, judge)
+    pairs = _against(corpus, model)
+    return _over_attentions(lambda name: gap(pairs, partial(mean, attention=name)))
 
 
 def diversity_peaks(corpus: Corpus) -> Finding:
@@ -205,22 +197,19 @@ def _merging(head: Head) -> float:
     return head.value("subword_merging", "all")
 
 
-def merging(corpus: Corpus) -> Finding:
-
-    def judge(model: str) -> Finding:
-        heads = measures.encoders(corpus, model)
-        found = heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
-        return found.denied() if model == SOFTMAX else found
-
-    return of_models((SOFTMAX, *SPARSE), judge)
+@of_each((SOFTMAX, *SPARSE))
+def merging(corpus: Corpus, model: str) -> Finding:
+    heads = measures.encoders(corpus, model)
+    found = heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
+    return found.denied() if model == SOFTMAX else found
 
 
-def best_merging(corpus: Corpus) -> Finding:
-
+@of_each(SPARSE)
+def best_merging(corpus: Corpus, model: str) -> Finding:
     def best(run: Run) -> float:
         return max(map(_merging, run.each_head(ENCODER_SELF)))
 
-    return of_models(SPARSE, lambda model: more(gap(_against(corpus, model), best), digits=3))
+    return more(gap(_against(corpus, model), best), digits=3)
 
 
 def _mark_measure(head: Head) -> str:
@@ -234,25 +223,19 @@ def _marking(head: Head) -> float:
     return head.value(name, "interrogative") - head.value(name, "declarative")
 
 
-def questions(corpus: Corpus) -> Finding:
+@of_each((SOFTMAX, *SPARSE))
+def questions(corpus: Corpus, model: str) -> Finding:
     # Looking from one interrogative word, as in the paper, adds few points: that may go unseen
     unseen = "but one that looks there from interrogative words alone would not be seen"
-
-    def judge(model: str) -> Finding:
-        heads = measures.encoders(corpus, model)
-        found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
-        is_seen = all(_mark_measure(head) == "question_word" for own in heads for head in own)
-        is_open = found.decision.verdict == UNFORMED and not is_seen
-        return found.but(UNDECIDED, f"{found.decision.why}, {unseen}") if is_open else found
-
-    return of_models((SOFTMAX, *SPARSE), judge)
+    heads = measures.encoders(corpus, model)
+    found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
+    is_seen = all(_mark_measure(head) == "question_word" for own in heads for head in own)
+    is_open = found.decision.verdict == UNFORMED and not is_seen
+    return found.but(UNDECIDED, f"{found.decision.why}, {unseen}") if is_open else found
 
 
-def speed(corpus: Corpus) -> Finding:
+@of_each(SPARSE)
+def speed(corpus: Corpus, model: str) -> Finding:
     published = {FIXED: 0.9, LEARNED: 0.75}
-
-    def judge(model: str) -> Finding:
-        one, other = (measures.timed_run(corpus, name) for name in (model, SOFTMAX))
-        return measures.faster(corpus, measures.TRAINING, one, other, published[model])
-
-    return of_models(published, judge)
+    one, other = (measures.timed_run(corpus, name) for name in (model, SOFTMAX))
+    return measures.faster(corpus, measures.TRAINING, one, other, published[model])

@@ -88,15 +88,12 @@ def pruning_costs(corpora: Sequence[Corpus], limit: float) -> Finding:
     return _judged(costs, limit, "bits")
 
 
-def bleu(corpora: Sequence[Corpus], limit: float) -> Finding:
-    """Whether each sparse mapping is within `limit` BLEU of softmax."""
-
-    def judge(model: str) -> Finding:
-        found = settings(corpora, model, SOFTMAX)
-        shown = f"BLEU; {brevity([pair for pairs in found.values() for pair in pairs])}"
-        return _judged(_gaps(found, lambda run: run.bleu), limit, shown, -limit)
-
-    return measures.of_models((FIXED, LEARNED), judge)
+@measures.of_each((FIXED, LEARNED))
+def bleu(corpora: Sequence[Corpus], model: str, limit: float) -> Finding:
+    """Whether a sparse mapping is within `limit` BLEU of softmax."""
+    found = settings(corpora, model, SOFTMAX)
+    shown = f"BLEU; {brevity([pair for pairs in found.values() for pair in pairs])}"
+    return _judged(_gaps(found, lambda run: run.bleu), limit, shown, -limit)
 
 
 def _gaps(found: Mapping[str, Pairs], measure: Callable[[Run], float]) -> dict[str, Array]:

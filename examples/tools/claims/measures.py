@@ -55,8 +55,15 @@ def more(
     return Finding(rules.more_than(differences, margin=margin), signed(differences, digits), test)
 
 
-def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding:
-    return several({name_of(model): judge(model) for model in models})
+def of_each(models: Iterable[str]) -> Callable[[Callable[..., Finding]], Callable[..., Finding]]:
+    """A decorator: the judge of a corpus and a model becomes one of the corpus and these models."""
+
+    def together(judge: Callable[..., Finding]) -> Callable[..., Finding]:
+        return lambda corpus, **given: several(
+            {name_of(model): judge(corpus, model, **given) for model in models}
+        )
+
+    return together
 
 
 # --- BLEU ---------------------------------------------------------------------
