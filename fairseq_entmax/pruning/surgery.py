@@ -129,7 +129,8 @@ def _prune(
         cut = _cut(model, attention, remaining, gates)
         gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
         weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
-        if not remaining and _norms_before(model, attention):
+        normalizes_before = f"{SIDES[attention.attention]}_normalize_before"
+        if not remaining and getattr(model.args, normalizes_before, False):
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
@@ -167,11 +168,6 @@ def checkpoint_layers(path: str, undecided: bool = False) -> RemainingHeads:
     if not undecided:
         check_budget(model)
     return remaining_heads(model, ())
-
-
-def _norms_before(model: CheckpointModel, attention: CheckpointAttention) -> bool:
-    side = SIDES[attention.attention]
-    return bool(getattr(model.args, f"{side}_normalize_before", False))
 
 
 def _cut(

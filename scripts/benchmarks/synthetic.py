@@ -29,10 +29,10 @@ def lengths_of(text: str) -> tuple[int, int]:
     return source, target
 
 
-def task_of(words: int = WORDS) -> Any:
-    """A translation task with a dictionary of `words` words."""
+def task_of() -> Any:
+    """A translation task with a dictionary of :data:`WORDS` words."""
     dictionary = Dictionary()
-    for number in range(words - dictionary.nspecial):
+    for number in range(WORDS - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
     config = TranslationConfig(source_lang="a", target_lang="b")
     return TranslationTask(config, dictionary, dictionary)

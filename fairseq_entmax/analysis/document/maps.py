@@ -42,7 +42,7 @@ def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
 
 def sentence_maps(
     attention: Dictionary[str, Dictionary[int, Tensor]],
-    kinds: Dictionary[tuple[str, int], Sequence[str | None]] | None = None,
+    kinds: Dictionary[tuple[str, int], Sequence[str | None]],
 ) -> list[dict[str, Any]]:
     """Return maps of the weights ``(1, heads, queries, keys)`` of every head on one sentence."""
     entries = []
@@ -54,7 +54,7 @@ def sentence_maps(
                 "shape": list(weights.shape[1:]),
                 "weights": encode_weights(weights[0]),
             }
-            if kinds and (name, layer) in kinds:
+            if (name, layer) in kinds:
                 groups = numbered_groups(weights[0], kinds[name, layer])
                 entry["groups"] = encode_groups(groups)
             entries.append(entry)
