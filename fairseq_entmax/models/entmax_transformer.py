@@ -107,7 +107,8 @@ class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
     def _alignment_layer(self) -> int | None:
         if self.training:
             return NO_LAYER if self.weights_are_unread else None
-        attentions = [layer.encoder_attn for layer in self.layers]
+        # With LayerDrop, iterating over the layers themselves draws random numbers
+        attentions = [layer.encoder_attn for layer in self.layers.children()]
         with_heads = [
             i for i, attention in enumerate(attentions) if attention and attention.num_heads
         ]
