@@ -66,8 +66,9 @@ def test_named_entities_are_read_under_their_usual_keys(opened, misc, entity):
     file = opened(line(misc=misc))
     assert file[0].words[0].entity == entity
     # The words of a range take its entity, unless they have their own
-    of_range = opened(line("1-2", head="_", misc=misc) + line(1) + line(2, misc="NE=LOC"))
-    assert [word.entity for word in of_range[0].words] == [entity, "LOC"]
+    words = line(1) + line(2) + line(3, misc="NE=LOC")
+    of_range = opened(line("1-3", head="_", misc=misc) + words)
+    assert [word.entity for word in of_range[0].words] == [entity, entity, "LOC"]
     assert file.has_entities == (entity is not None)
 
 
